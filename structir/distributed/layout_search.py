@@ -11,7 +11,6 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import attrs
@@ -22,6 +21,7 @@ from structir.distributed.repetition import segments
 from structir.distributed.unit_costs import CostTable
 from structir.distributed.unit_cuts import UnitCut, is_partial
 from structir.distributed.work_units import Key, WorkUnit
+from structir.system.locks import cached_property
 
 DIGITS = 15  # decimals of seconds to which states of equal layers are compared
 BEAM = 256  # combinations of layouts that are kept after each unit

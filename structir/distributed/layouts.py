@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from math import prod
 
 import attrs
 
 from structir.projections.boxes import Bounds
+from structir.system.locks import cached_property
 
 Coordinates = tuple[int, ...]  # of a worker in its mesh
 Layout = tuple[int | None, ...]  # the axis that each mesh axis splits; None: replicated along it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -16,6 +15,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.lazy import lazy_module
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec, sizes_in
+from structir.system.locks import cached_property
 
 np = lazy_module("numpy")
 

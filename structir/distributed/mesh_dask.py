@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -20,6 +19,7 @@ from structir.distributed.mesh_worker import run_combine, run_level, take_piece
 from structir.distributed.worker import ShardProgram
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
+from structir.system.locks import cached_property
 
 np = lazy_module("numpy")
 cluster = lazy_module("distributed")

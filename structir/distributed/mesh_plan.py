@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -37,6 +36,7 @@ from structir.ir.node import ShownAsText
 from structir.projections.boxes import Bounds, region
 from structir.projections.program import Program, leaves
 from structir.projections.restriction import Range
+from structir.system.locks import cached_property
 
 Worker = tuple[int, Coordinates]  # a pipeline stage, and the position in its mesh
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -16,6 +15,7 @@ from structir.distributed.sharded import Sharded, named_tensors
 from structir.distributed.worker import ShardProgram
 from structir.errors import StructIRError
 from structir.lazy import lazy_module
+from structir.system.locks import cached_property
 
 np = lazy_module("numpy")
 mesh_dask = lazy_module("structir.distributed.mesh_dask")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -14,6 +13,7 @@ from structir.distributed.unit_cuts import ReductionCut, cut_options, final_layo
 from structir.distributed.work_units import Key, WorkUnit
 from structir.errors import StructIRError
 from structir.projections.boxes import Bounds
+from structir.system.locks import cached_property
 
 TaskName = tuple[Any, ...]  # ("level", batch, worker, level) or ("combine", batch, worker, unit)
 

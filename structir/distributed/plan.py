@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -16,6 +15,7 @@ from structir.projections.boxes import Bounds, Region
 from structir.projections.cost import Sharing
 from structir.projections.program import CallOrigin, Program
 from structir.projections.restriction import widths
+from structir.system.locks import cached_property
 
 Piece = tuple[int, int]  # index and number of the parts of a split reduction
 

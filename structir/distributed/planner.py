@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -30,6 +29,7 @@ from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
 from structir.projections.execution_cost import StepCost
 from structir.projections.program import CallOrigin, Program, info_of, leaves, program_of
+from structir.system.locks import cached_property
 
 Grid = tuple[int, ...]
 Blocks = tuple[Bounds | None, ...]

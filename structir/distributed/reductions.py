@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import cached_property
 
 import attrs
 
@@ -18,6 +17,7 @@ from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.regions import Dependence
 from structir.projections.restriction import Range
 from structir.projections.spec import IndexSpec, Statement
+from structir.system.locks import cached_property
 
 COMBINE = {  # functions of NumPy, by monoid
     "sum": "add",

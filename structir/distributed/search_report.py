@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,6 +17,7 @@ from structir.distributed.unit_cuts import AxisCut, ReductionCut, UnitCut
 from structir.distributed.work_units import WorkUnit
 from structir.ir.node import ShownAsText
 from structir.lazy import lazy_module
+from structir.system.locks import cached_property
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from math import inf, prod
 from typing import Any
 
@@ -22,6 +21,7 @@ from structir.distributed.unit_costs import CostTable, cost_table
 from structir.distributed.work_units import Key, WorkUnit
 from structir.errors import StructIRError
 from structir.projections.boxes import Bounds
+from structir.system.locks import cached_property
 
 MOST_STAGES = 16
 SLOWER = 1.5  # a pipeline that is slower by this factor is not refined

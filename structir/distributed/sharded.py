@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import attrs
@@ -61,6 +61,7 @@ from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 from structir.projections.program import Program
 from structir.runtime.function_forms import form_variables, known, with_form_variables
+from structir.system.locks import cached_property
 
 np = lazy_module("numpy")
 dask_executor = lazy_module("structir.distributed.dask_executor")

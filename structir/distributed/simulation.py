@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import attrs
 
@@ -14,6 +13,7 @@ from structir.distributed.unit_costs import CostTable, Transfer, WorkerCost
 from structir.distributed.unit_cuts import UnitCut, final_layout, is_partial, output_layout
 from structir.distributed.work_units import Key
 from structir.projections.boxes import Bounds
+from structir.system.locks import cached_property
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -41,6 +41,7 @@ from structir.projections.boxes import Bounds, region
 from structir.projections.execution_cost import StepCost
 from structir.projections.program import Program, info_of
 from structir.projections.region_propagation import required_regions
+from structir.system.locks import cached_property
 
 
 @attrs.frozen(eq=False)

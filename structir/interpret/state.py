@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from structir.interpret.ownership import owning
 from structir.interpret.scope import Activation, Value
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
+from structir.system.locks import new_lock
 
 # Calls a function: its name, the results that may take the memory of arguments, and the arguments.
 Run = Callable[[str, Mapping[int, int], Sequence[Value]], Value]
@@ -46,7 +46,7 @@ class State:
                 "structir.State: expected a module with state, found no function with the "
                 f"attribute {STATE!r}"
             )
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.buffers = StateBuffers(self._params())
         self.reset()
 

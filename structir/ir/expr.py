@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from numbers import Number
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +28,7 @@ from structir.ir.struct_info import (
     as_plain_dims,
 )
 from structir.lazy import lazy_module, provided_module
+from structir.system.locks import cached_property
 
 if TYPE_CHECKING:
     import numpy

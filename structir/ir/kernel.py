@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NoReturn
 
 import attrs
@@ -14,6 +13,7 @@ from structir.ir.expr import Var
 from structir.ir.kernel_functions import BINARY, CONVERSIONS, LIBRARY, NARROW
 from structir.ir.node import NOT_COMPILED, Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
+from structir.system.locks import cached_property
 
 COMPUTED_IN = dict.fromkeys(NARROW, "float32")  # other dtypes: unchanged
 KERNEL_DTYPES = CONVERSIONS | {*NARROW}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Mapping
 from itertools import count
 from math import prod
@@ -12,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.lazy import lazy_module
+from structir.system.locks import new_lock
 
 symbolic = lazy_module("structir.ir.symbolic")
 dim_text = lazy_module("structir.ir.dim_text")
@@ -92,7 +92,7 @@ Monomial: TypeAlias = tuple[Atom, ...]  # sorted by order, repeated for powers, 
 Terms: TypeAlias = dict[Monomial, int]  # no coefficient is zero
 
 _ATOMS: WeakValueDictionary[tuple[str, Any], Opaque] = WeakValueDictionary()
-_ATOMS_LOCK = threading.Lock()
+_ATOMS_LOCK = new_lock()
 COMMUTATIVE = frozenset({"min", "max", "eq", "ne"})
 
 

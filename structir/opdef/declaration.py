@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -16,6 +15,7 @@ from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.examples import build_argument, sample_operands
 from structir.opdef.notation import NotationError, parse_index_signature
 from structir.opdef.parameters import REQUIRED, OpSignature, signature_of
+from structir.system.locks import cached_property
 
 SignatureFunction = Callable[[CallView], "ResolvedSignature | str"]
 PACKAGE = __name__.partition(".")[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -28,6 +27,7 @@ from structir.projections.spec import (
     Statement,
     Write,
 )
+from structir.system.locks import cached_property
 
 
 @attrs.frozen(eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import attrs
@@ -39,6 +38,7 @@ from structir.ir.node import Node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, leaf_infos
 from structir.passes.base import module_pass
+from structir.system.locks import cached_property
 
 Names = dict[Function, ProgramNames]  # of closures, which remain the same object if moved
 

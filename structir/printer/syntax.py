@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 from unicodedata import normalize
 
@@ -29,6 +28,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
     field_kinds,
 )
+from structir.system.locks import cached_property
 
 Fields = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import attrs
@@ -15,6 +15,7 @@ from structir.lazy import lazy_module
 from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import AccessIndex, Read, affine
 from structir.projections.values import EvaluationPoint, evaluate
+from structir.system.locks import cached_property
 
 np = lazy_module("numpy")
 strides = lazy_module("numpy.lib.stride_tricks")

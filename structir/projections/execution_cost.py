@@ -12,7 +12,7 @@ cost*, follows from the rates and the extents of the other axes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import attrs
@@ -37,6 +37,7 @@ from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep
 from structir.projections.scalar_expr import ScalarExpr, ScalarOp, walk
 from structir.projections.spec import IndexSpec, Statement
+from structir.system.locks import cached_property
 
 Number = Any  # an integer, a float or a dim
 CALL, POINT = "call", "point"  # keys of declared rates other than index variables

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 
 import attrs
 
@@ -12,6 +11,7 @@ from structir.projections.boxes import MAX_BOXES, Box
 from structir.projections.position_sets import PositionSet
 from structir.projections.preimage import Constraint, enumerate_preimage, narrow
 from structir.projections.row_major import split
+from structir.system.locks import cached_property
 
 ROUNDS = 8  # limit of narrowing; without a fixed point the result is a superset
 

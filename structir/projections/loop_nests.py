@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import attrs
 
@@ -15,6 +14,7 @@ from structir.projections.position_sets import EMPTY, PositionSet, only
 from structir.projections.preimage import Constraint
 from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import AccessIndex, Condition, Statement, Table
+from structir.system.locks import cached_property
 
 Sizes = Mapping[Sym, int]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 
 import attrs
 
@@ -15,6 +14,7 @@ from structir.projections.loop_nests import Sizes, loops_of
 from structir.projections.position_sets import PositionSet, only
 from structir.projections.scalar_expr import operands_of
 from structir.projections.spec import IndexSpec, Read, Statement, Write
+from structir.system.locks import cached_property
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ concatenation are statements that write at different offsets of one result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import attrs
 
@@ -43,6 +43,7 @@ from structir.projections.scalar_expr import (
     distinct_nodes,
     walk,
 )
+from structir.system.locks import cached_property
 
 
 @attrs.frozen

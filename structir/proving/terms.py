@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -19,6 +18,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import int_limits, is_float
+from structir.system.locks import cached_property
 
 LONG_KEY = 200  # characters
 NAMES = frozenset({"source", "attributes", "op", "fn", "monoid", "dtype"})  # without dims

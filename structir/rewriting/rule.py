@@ -6,7 +6,6 @@ import inspect
 import linecache
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn
 
 import attrs
@@ -24,6 +23,7 @@ from structir.rewriting.pattern_vars import (
     ParallelVar,
     PatternVar,
 )
+from structir.system.locks import cached_property
 
 proving = provided_module("rule proofs")
 Generator = Callable[..., Iterator[Any]]

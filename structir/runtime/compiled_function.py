@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
 
@@ -33,6 +32,7 @@ from structir.runtime.plans.step_plan import LEFT
 from structir.runtime.plans.tensor_forms import CallForms, call_forms
 from structir.runtime.program import arrange
 from structir.runtime.tuple_parameters import TupleFunction
+from structir.system.locks import cached_property
 
 Value = Any
 

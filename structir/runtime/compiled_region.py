@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from structir.runtime.plans.plan import BoundPlan, BoundPlans, KernelPlan
 from structir.runtime.plans.results import RESULTS
 from structir.runtime.plans.tensor_forms import ShapeForms
 from structir.runtime.plans.workspace import Workspace
-from structir.system.locks import new_lock
+from structir.system.locks import cached_property, new_lock
 
 Array = Any
 

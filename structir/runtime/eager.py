@@ -6,7 +6,6 @@ import concurrent.futures.thread  # it cannot be imported after the end of the m
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +15,7 @@ from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.system.locks import cached_property, new_lock
 
 if TYPE_CHECKING:
     from structir.runtime.executable import Executable
@@ -124,7 +124,7 @@ class _ShortTurns:
     """
 
     def __init__(self) -> None:
-        self._lock, self._calls, self._before = threading.Lock(), 0, 0.0
+        self._lock, self._calls, self._before = new_lock(), 0, 0.0
 
     def __enter__(self) -> None:
         with self._lock:

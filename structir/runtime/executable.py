@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -48,6 +48,7 @@ from structir.runtime.tables import html_of, table
 from structir.runtime.tuple_parameters import TupleFunction
 from structir.system import cache as disk
 from structir.system import progress
+from structir.system.locks import cached_property
 from structir.targets.cpu.features import check_host
 from structir.targets.cpu.runner import started_entry
 from structir.targets.cpu.threads import thread_count

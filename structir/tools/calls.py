@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -29,6 +28,7 @@ from structir.ir.struct_info import (
 from structir.opdef.attributes import AttributeKind, InvalidAttribute
 from structir.opdef.declaration import DeclaredOp, is_built_in
 from structir.opdef.parameters import REQUIRED
+from structir.system.locks import cached_property
 
 DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
 ATTEMPTS = 8

@@ -12,6 +12,7 @@ from structir.analysis.derivative_rules import PULLBACK, TANGENT
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.node import replace
 from structir.numpy.creation import zeros_like
+from structir.system.locks import cached_property
 from structir.tracing import dtypes
 from structir.tracing.array import TracedArray, cast, expression, joint_operands, operand
 from structir.tracing.context import session
@@ -35,7 +36,7 @@ class CustomDerivative(ABC):
         bound.apply_defaults()
         return self._compiled(*bound.args)
 
-    @functools.cached_property
+    @cached_property
     def _compiled(self) -> Callable[..., Any]:
         return transformed(self.fun)(self._apply)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -17,6 +17,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
+from structir.system.locks import cached_property
 from structir.tracing.context import is_tracing
 from structir.tracing.size import UnknownSizeError
 from structir.tracing.trees import TreeStructure, flatten

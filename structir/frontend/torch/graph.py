@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -17,6 +16,7 @@ from structir.frontend.torch.fields import (
     malformed,
     tagged,
 )
+from structir.system.locks import cached_property
 
 MAX_DEPTH = 60  # nested graphs
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from structir.ir import dims
@@ -35,6 +34,7 @@ from structir.loops.lower.as_scalar import LEAST
 from structir.loops.products.contraction import MatrixForm
 from structir.loops.program.kernel_table import dtype_of, table_of
 from structir.loops.schedule.loop_tree import blocks_of
+from structir.system.locks import cached_property
 from structir.targets.cpu.assembly import STORED, TYPES, Assembly
 from structir.targets.cpu.unaligned_sums import vector_bytes
 

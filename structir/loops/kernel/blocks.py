@@ -8,7 +8,6 @@ panels once for each point of the batch axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -28,6 +27,7 @@ from structir.loops.program.access import Address, address_of, joined_axes
 from structir.loops.program.buffer import Buffer
 from structir.loops.program.expression import Entry, axis_dim
 from structir.loops.program.stage import Stage
+from structir.system.locks import cached_property
 from structir.targets.cpu.line_tiles import LONGEST
 from structir.targets.cpu.packed_layout import lanes_of
 from structir.targets.cpu.products import has_own_products, most_in_lines, panels_at_once

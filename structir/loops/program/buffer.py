@@ -7,7 +7,6 @@ computes much, where reads are just behind the stores, counted within a page.
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import count
 from math import prod
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from structir.ir.dims import Dim
 from structir.ir.kernel_functions import EIGHTHS
+from structir.system.locks import cached_property
 
 STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
 STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -13,6 +12,7 @@ from structir.errors import Diagnostic
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
 from structir.loops.program.buffer import Buffer
+from structir.system.locks import cached_property
 
 
 @attrs.frozen

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 
 import attrs
 
@@ -26,6 +25,7 @@ from structir.loops.program.expression import (
     walk,
 )
 from structir.loops.program.routine import Routine
+from structir.system.locks import cached_property
 
 # Monoids of reductions inside fused kernels; others have a nest of their own.
 FUSED_MONOIDS = frozenset({"sum", "prod", "max", "min", "any", "all"})

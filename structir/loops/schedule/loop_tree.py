@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from structir.ir import dims
@@ -33,6 +32,7 @@ from structir.loops.schedule.accesses import Access, Mention, mentions_of
 from structir.loops.schedule.distinct import names_of_signature, with_distinct_loops
 from structir.loops.schedule.refusal import refusal
 from structir.projections.kernels.affine_scalars import INDEX_DTYPE, as_index
+from structir.system.locks import cached_property
 
 Block = tuple[KernelStatement, ...]
 _KEPT = "_loop_tree"

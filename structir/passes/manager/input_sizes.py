@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from math import prod
 from random import Random
 from typing import Any
@@ -25,6 +24,7 @@ from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.memo import spec_of
 from structir.passes.manager.kernel_steps import Loop, is_long, loops_of, steps
+from structir.system.locks import cached_property
 
 # One prime is larger than a vector, and one larger than a tile.
 SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)

@@ -7,7 +7,6 @@ zeros.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -16,6 +15,7 @@ from typing import Any
 import attrs
 
 from structir.lazy import lazy_module
+from structir.system.locks import new_lock
 
 np = lazy_module("numpy")
 
@@ -78,7 +78,7 @@ class ModuleArrays(Mapping[str, Any]):
     ) -> None:
         self.arrays, self.panels = arrays, panels or {}
         self._restored: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         if not all(p.fits(arrays.get(p.array)) for p in self.panels.values()):
             raise ValueError("panels of another size")
 

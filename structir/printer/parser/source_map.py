@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from structir.errors import Source, Span
 from structir.printer.parser.chunked_parse import LineRun, lines_of
+from structir.system.locks import cached_property
 
 _new_tuple = tuple.__new__  # without the Python function that a named tuple has for it
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ from structir.runtime.files.serialise import (
 )
 from structir.runtime.files.serialise_checks import NotStoredError, item, require, signature
 from structir.system import cache as disk
+from structir.system.locks import cached_property
 from structir.targets.cpu.identity import machine_identity
 
 LARGE_CONSTANT = 1 << 12  # elements; lowering inspects the values of small constants only

@@ -6,7 +6,7 @@ import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache, cached_property
+from functools import cache
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -32,7 +32,7 @@ from structir.runtime.plans.sizes import (
 )
 from structir.runtime.plans.workspace import SpaceLayout, Workspace
 from structir.system import progress
-from structir.system.locks import new_lock
+from structir.system.locks import cached_property, new_lock
 from structir.targets.cpu.kernels import kernel_of, kernels_together
 from structir.targets.cpu.layouts import PART_MULTIPLE, PHASE, SPACE
 from structir.targets.cpu.runner import run_address, space_reserver

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -30,6 +30,7 @@ from structir.runtime.plans.plan import MAX_CACHED_BYTES, MAX_CACHED_PLANS, reco
 from structir.runtime.plans.sized_plan import SizedPlan
 from structir.runtime.plans.step_plan import LEFT, StepPlan
 from structir.runtime.plans.trace import EndlessError, PlanTracer, RegionFunction
+from structir.system.locks import new_lock
 
 MAX_FAILURES = 8  # attempts to plan a function that failed
 MAX_FALLBACKS = 4  # runs of a plan that fell back to the host
@@ -180,7 +181,7 @@ class Plans:
     )  # keys that occurred once, without a plan
     sized: dict[Any, SizedRecord] = attrs.Factory(dict)  # by ranks and dtypes
     failures: int = 0  # number of failed attempts
-    lock: threading.Lock = attrs.Factory(threading.Lock)
+    lock: AbstractContextManager[bool] = attrs.Factory(new_lock)
 
     def latest(self) -> list[StepPlan]:
         """Returns the usable plans, the latest first."""

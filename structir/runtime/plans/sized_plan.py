@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -36,6 +35,7 @@ from structir.runtime.plans.sized_code import (
 )
 from structir.runtime.plans.sizes import ALIGNMENT
 from structir.runtime.plans.step_plan import LEFT, Result
+from structir.system.locks import cached_property
 from structir.targets.cpu.bytecode import move_address
 from structir.targets.cpu.layouts import SEEN_SIZES, SIZED_SPACE, SPACE
 from structir.targets.cpu.runner import hash_of_sizes, space_reserver

@@ -3,7 +3,6 @@ offsets in one arena."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from structir.ir.dims import Atom, Dim, Poly, Sym
 from structir.loops.program.buffer import Buffer, element_bytes
 from structir.loops.program.kernel_text import KernelText
 from structir.planning import layout
+from structir.system.locks import new_lock
 from structir.targets.cpu.size_interpreter import (
     HEAD_WORDS,
     LARGEST,
@@ -88,7 +88,7 @@ class SizeProgram:
         memory = self._initial + [0] * len(order)
         self._memory = np.array(memory if self.is_small else [0], np.int64)
         self._memory_address = int(self._memory.ctypes.data)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._run = size_evaluator()
 
     def initial_memory(self) -> list[int]:
@@ -198,7 +198,7 @@ class ArenaLayout:
         self.spans = spans
         self._count = len(spans)
         self._uses = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         words = [word for s in spans for word in (s.first, s.last, s.element_bytes)]
         self.lifetimes = np.array([*words, 0], np.int64)
         self._memory = np.zeros(5 * self._count + 3, np.int64)

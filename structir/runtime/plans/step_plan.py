@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -31,6 +30,7 @@ from structir.runtime.plans.repeated_loops import repeat_loops
 from structir.runtime.plans.results import RESULTS, is_large
 from structir.runtime.plans.sizes import ALIGNMENT
 from structir.runtime.plans.workspace import GIL_RELEASE_ELEMENTS, Workspace
+from structir.system.locks import cached_property
 from structir.targets.cpu.bytecode import (
     OPCODE,
     STOP,

@@ -7,7 +7,6 @@ matches an axis of an operand is bound to it, so a use with known shapes creates
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -40,6 +39,7 @@ from structir.solver.propagation.row_broadcast import join_rows
 from structir.solver.propagation.row_unification import equate_rows, unify_axes
 from structir.solver.propagation.store import ConstraintStore
 from structir.solver.propagation.windows import positions
+from structir.system.locks import cached_property
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from structir.analysis.axes import axes_of
@@ -76,6 +75,7 @@ from structir.solver.program.value_trees import (
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ANONYMOUS, NAMED, PARAMETER
 from structir.solver.solver import ConstraintSolver, Disjunction, Requirement, Value
+from structir.system.locks import cached_property
 
 schemes = provided_module("constraint schemes")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -12,6 +11,7 @@ from structir.lazy import lazy_module
 from structir.loops.program.point_text import PointText
 from structir.loops.program.routine import Routine
 from structir.system.cache import digest
+from structir.system.locks import cached_property
 from structir.targets.cpu.code_generation import Assembled
 from structir.targets.cpu.functions import routine_source
 from structir.targets.cpu.objects import SOURCE_HEAD

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import re
-import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from structir.interrupts import defer_interrupts
 from structir.lazy import lazy_module
 from structir.loops.program.kernel_text import MissingCodeError
 from structir.system import cache as disk
+from structir.system.locks import new_rlock
 from structir.targets.cpu.identity import sources_digest
 from structir.targets.cpu.operations import UntranslatedError
 from structir.targets.cuda.device_text import DeviceText
@@ -30,7 +30,7 @@ structir = lazy_module("structir")
 WARP_PRODUCTS = (8, 0)  # the first compute capability with the instructions of `fragments`
 ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
 PARTS = ("llvmlite", "numba", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
-_lock = threading.RLock()
+_lock = new_rlock()
 
 
 @attrs.frozen(eq=False)

@@ -4,7 +4,6 @@ operands, and supported epilogues."""
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from structir.errors import StructIRError
+from structir.system.locks import new_rlock
 from structir.targets.cuda.by_columns import FLOATS, CublasOperand, CublasProduct, call_of
 
 SINGLE, DOUBLE, ROUNDED = 68, 70, 77  # `cublasComputeType_t`: of float32, float64 and tf32
@@ -35,7 +35,7 @@ class Library:
     def __init__(self, binding: Any, memory: Callable[[int, int], Any]) -> None:
         self.binding, self.memory = binding, memory
         self.handle = self.checked("initialisation", binding.create)
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._rooms: dict[int, Any] = {}
         self._algorithms: dict[Any, Any] = {}
 

@@ -4,12 +4,12 @@ blocks."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import attrs
 
 from structir.ir.dims import Dim
 from structir.loops.program.kernel_text import KernelText
+from structir.system.locks import cached_property
 from structir.targets.cuda.writer import Writer, indented
 
 THREADS = 256  # per block, unless the source sets it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from structir.analysis.arguments import arguments_of, default_values
@@ -30,6 +30,7 @@ from structir.runtime.program import HostProgram, WholeRegion, number_buffers
 from structir.runtime.source import source_of
 from structir.runtime.tuple_parameters import TupleFunction
 from structir.system import progress
+from structir.system.locks import cached_property
 from structir.targets.cuda.arrays import on_device, owned
 from structir.targets.cuda.device import Device
 from structir.targets.cuda.host_part import refuse_host_ops

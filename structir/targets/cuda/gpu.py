@@ -4,7 +4,6 @@ repeated launches."""
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 import attrs
 
 from structir.errors import StructIRError
+from structir.system.locks import new_rlock
 from structir.targets.cuda.compiler import GpuCode, card_code
 from structir.targets.cuda.cublas import Library
 from structir.targets.cuda.device import DeviceMemory, Launch
@@ -77,7 +77,7 @@ class Gpu:
         self.blocks = BLOCKS_EACH * self._fact(facts.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
         self._kernels: dict[str, GpuKernel] = {}
         self._free: dict[tuple[int, int], list[int]] = {}  # by stream and size
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._capturing: Any = None
         self._library: Library | None = None
 

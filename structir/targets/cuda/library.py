@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 from cuda.pathfinder import find_bitcode_lib
+
+from structir.system.locks import cached_property
 
 CALLED = re.compile(r'@"?(__nv_\w+)')
 NAMED = re.compile(r"@([\w.]+)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -21,6 +20,7 @@ from structir.runtime.plans.plan import KernelPlan, Numbers
 from structir.runtime.plans.sizes import ALIGNMENT
 from structir.runtime.plans.workspace import REPORT_WORDS
 from structir.system import progress
+from structir.system.locks import cached_property
 from structir.targets.cuda.arrays import DeviceArray, moved
 from structir.targets.cuda.device import Device, DeviceMemory, KernelPointer, Launch
 from structir.targets.cuda.device_text import DeviceText, OperandStrides, Product
