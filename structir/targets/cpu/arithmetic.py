@@ -123,14 +123,19 @@ class ElementPointer:
         self.code.run(f"store {vector} {value}, ptr {self.name}, {alignment}")
 
     def copy_part_of_vector(self, source: ElementPointer, count: Word, lanes: int) -> None:
-        """Copies the first elements, fewer than a vector register has lanes."""
+        """Stores a vector: the first elements of the source, fewer than a register has lanes, then
+        zeros."""
         code, vector = self.code, f"<{lanes} x {self.kind}>"
-        mask = code.lanes_below(count, lanes)
+        mask = (f"<{lanes} x i1>", code.lanes_below(count, lanes))
         suffix, alignment = f"v{lanes}{SUFFIXES[self.kind]}.p0", ("i32", str(self.bytes))
-        places = [("ptr", source.name), alignment, (f"<{lanes} x i1>", mask), (vector, "undef")]
+        places = [("ptr", source.name), alignment, mask, (vector, "zeroinitializer")]
         value = code.call(f"llvm.masked.load.{suffix}", vector, places)
-        args = [(vector, value), ("ptr", self.name), alignment, (f"<{lanes} x i1>", mask)]
-        code.call(f"llvm.masked.store.{suffix}", "void", args)
+        code.run(f"store {vector} {value}, ptr {self.name}, align {self.bytes}")
+
+    def clear_vector(self, lanes: int) -> None:
+        """Stores a vector of zeros."""
+        vector = f"<{lanes} x {self.kind}>"
+        self.code.run(f"store {vector} zeroinitializer, ptr {self.name}, align {self.bytes}")
 
     @property
     def bytes(self) -> int:

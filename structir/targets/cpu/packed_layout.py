@@ -151,10 +151,11 @@ def copy_lines(
     sizes: tuple[Word, Word, Word, Word],
     lanes: int,
 ) -> None:
-    """Packs lines narrower than the panel with a masked vector at the end.
+    """Packs lines narrower than the panel, padded with zeros, with a masked vector at the end.
 
-    `sizes` are the terms, the columns, the width of the panel, and the distance of lines. The
-    padding stays uninitialized: results of its columns are never stored.
+    `sizes` are the terms, the columns, the width of the panel, and the distance of lines. Results
+    of the padding are never stored, but a product with subnormal numbers, as uninitialized memory
+    may hold, takes a hundred cycles.
     """
     terms, columns, width, row = sizes
     whole = columns.rounded_down(lanes)
@@ -162,6 +163,8 @@ def copy_lines(
         to, line = panel.at(t * width), source.at(t * row)
         copy_registers(code, to, line, whole, lanes)
         to.at(whole).copy_part_of_vector(line.at(whole), columns - whole, lanes)
+        for j in code.each(whole + lanes, width, lanes):
+            to.at(j).clear_vector(lanes)
 
 
 def copy_registers(

@@ -1,6 +1,8 @@
 """Matrix products by tiles and by BLAS, at all strides, against NumPy."""
 
 import ctypes
+import ctypes.util
+import platform
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -66,6 +68,35 @@ def test_products(dtype, way):
             near = 1e-4 if dtype == "float32" else 1e-10
             np.testing.assert_allclose(wide[:, :n], a @ b, rtol=near, atol=near * (k + 1) ** 0.5)
             assert (wide[:, n:] == 7).all()
+
+
+DENORMAL = 2  # the flag of an operation with a subnormal operand
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="flags are those of x86")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_no_product_reads_uninitialized_memory(dtype):
+    """A multiply-add with a subnormal operand takes a hundred cycles, also in lanes that are not
+    stored."""
+    if not products.has_own_products(dtype):
+        pytest.skip("no wide fused multiply-add here")
+    product, random = product_by(dtype, "tiles"), np.random.default_rng(0)
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    tiny, size = np.finfo(dtype).smallest_subnormal, np.dtype(dtype).itemsize
+    for m, n, k in [*SIZES, (8, 8, 8), (60, 5, 70), (60, 33, 70), (60, 40, 300), (2, 21, 8)]:
+        for turned in ((False, False), (True, False), (False, True), (True, True)):
+            a = stored(random, m, k, dtype, turned[0])
+            b = stored(random, k, n, dtype, turned[1])
+            panel, out = np.full(products.WIDEST_PANEL, tiny), np.empty((m, n), dtype)
+            strides = [s // size for s in (*a.strides, *b.strides, out.strides[0])]
+            places = [x.ctypes.data for x in (a, b, out)]
+            environment = np.zeros(8, np.uint32)  # the last word is the register MXCSR
+            library.fegetenv(environment.ctypes)
+            environment[-1] &= ~np.uint32(DENORMAL)
+            library.fesetenv(environment.ctypes)
+            product(*places, m, n, k, *strides, panel.ctypes.data)
+            library.fegetenv(environment.ctypes)
+            assert not environment[-1] & DENORMAL, (m, n, k, turned)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
