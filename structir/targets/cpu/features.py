@@ -20,14 +20,23 @@ named_cpu = lazy_module("structir.targets.cpu.named_cpu")
 NAME, FEATURES = "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"
 
 
+# Arithmetic on float16 without conversions. LLVM would fuse a product and a sum of two ops in
+# float16, though the product is rounded.
+FLOAT16_ARITHMETIC = {"x86_64": "avx512fp16", "aarch64": "fullfp16", "arm64": "fullfp16"}
+
+
 @cache
 def processor() -> tuple[str, str]:
-    """Returns the name of the CPU, and the features that differ from the defaults of this name."""
+    """Returns the name of the CPU, and the features that differ from the defaults of this name.
+    Arithmetic on float16 is none of them."""
     name, features = os.environ.get(NAME), os.environ.get(FEATURES)
     if name in (None, "", "host"):
-        host = llvm.get_host_cpu_features().flatten() if features is None else features
-        return llvm.get_host_cpu_name(), str(host)
-    return str(name), features or ""
+        name = llvm.get_host_cpu_name()
+        if features is None:
+            features = llvm.get_host_cpu_features().flatten()
+    left_out = FLOAT16_ARITHMETIC.get(llvm.get_process_triple().partition("-")[0])
+    kept = [f for f in (features or "").split(",") if f and f[1:] != left_out]
+    return str(name), ",".join([*kept, f"-{left_out}"] if left_out else kept)
 
 
 def is_host() -> bool:

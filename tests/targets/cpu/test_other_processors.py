@@ -106,6 +106,34 @@ def test_programs_for_a_cpu_by_its_name_alone(name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+CODE_OF_FLOAT16 = """
+import llvmlite.binding as llvm
+import structir
+from structir.targets.cpu.code_generation import module_with_target
+from structir.targets.cpu.features import processor
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+text = f'target triple = "{llvm.get_process_triple()}"' + '''
+define void @f(ptr noalias %a, ptr noalias %b) {
+  %x = load <16 x half>, ptr %a
+  %y = load <16 x half>, ptr %b
+  %p = fmul contract <16 x half> %x, %x
+  %s = fadd contract <16 x half> %p, %y
+  store <16 x half> %s, ptr %b
+  ret void
+}'''
+module, machine = module_with_target(text, *processor())
+assert "vcvtps2ph" in machine.emit_assembly(module)
+"""
+
+
+@pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
+@pytest.mark.parametrize("name", ["sapphirerapids", "haswell"])
+def test_a_product_in_float16_is_rounded(name: str) -> None:
+    done = run_with({"NUMBA_CPU_NAME": name}, CODE_OF_FLOAT16)
+    assert done.returncode == 0, done.stderr
+
+
 CODE_OF_NUMBA = """
 import re, numba
 import structir.targets.cpu.routine_code
