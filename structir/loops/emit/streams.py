@@ -23,6 +23,7 @@ from structir.loops.program.buffer import (
     LARGE,
     LINE,
     LONG,
+    LONG_OF_LINES,
     MORE,
     PAGE,
     Buffer,
@@ -32,7 +33,7 @@ from structir.loops.program.buffer import (
 from structir.loops.program.expression import cost_of
 from structir.loops.program.kernel_table import dtype_of
 from structir.targets.cpu.assembly import STORED
-from structir.targets.cpu.features import gains_from_prefetching
+from structir.targets.cpu.features import gains_from_prefetching, merges_partial_lines
 
 MUCH = 6.0  # work on an element from which on memory has too few loads without prefetches
 BLOCK = 128  # elements that are prefetched at once
@@ -69,7 +70,7 @@ class StreamingLoop:
         tests += [self._is_multiple(start, starts[0]) for start in starts[1:]]
         tests += [self._is_apart(t.array, near) for t in self.targets for near in self._beside(t)]
         first = asm.integer("add", low, ahead)
-        if low.isdecimal() and high.isdecimal() and (int(high) - int(low)) * self.width < LONG:
+        if low.isdecimal() and high.isdecimal() and self._is_short(int(high) - int(low)):
             self._emit_either(asm.all_of(tests), low, high)
             emitter.streamed |= dict.fromkeys(arrays or [None])
             return
@@ -79,6 +80,11 @@ class StreamingLoop:
         self._emit_streams(near, high)
         emitter.streaming -= set(self.targets)
         emitter.streamed |= dict.fromkeys(arrays or [None])
+
+    def _is_short(self, length: int) -> bool:
+        """Whether a loop of this length never starts and ends within a line."""
+        size = length * self.width
+        return size < (LONG_OF_LINES if size % LINE == 0 and merges_partial_lines() else LONG)
 
     def _emit_either(self, is_streamed: str, low: str, high: str) -> None:
         """Emits a short loop with and without non-temporal stores: LLVM unrolls a loop of constant
@@ -125,7 +131,11 @@ class StreamingLoop:
         """Whether the loop writes whole lines, or is so long that its ends do not count."""
         asm = self.emitter.asm
         rest = asm.integer("and", length, str(LINE // self.width - 1))
-        whole = asm.all_of([asm.compare("eq", ahead, "0"), asm.compare("eq", rest, "0")])
+        starts = asm.compare("eq", ahead, "0")
+        if merges_partial_lines():
+            is_long = asm.compare("sge", length, str(LONG_OF_LINES // self.width))
+            starts = asm.value(f"or i1 {starts}, {is_long}")
+        whole = asm.all_of([starts, asm.compare("eq", rest, "0")])
         return asm.value(f"or i1 {whole}, {asm.compare('sge', length, str(LONG // self.width))}")
 
     def _is_apart(self, array: Var, near: Var) -> str:

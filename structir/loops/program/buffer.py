@@ -73,7 +73,8 @@ class Buffer:
 LINE = 64  # bytes of a line of cache
 LARGE = 1 << 24  # bytes of a result from which on it is written so
 MORE = 10.0  # work (an addition is 1) from which on waits for stores are felt: one function
-LONG = 1 << 13  # bytes of a loop from which on it may start and end within a line
+LONG = 1 << 13  # bytes of a loop from which on it may start and end within a line,
+LONG_OF_LINES = 1 << 10  # and of a loop over whole lines, on some CPUs
 PAGE = 4096  # bytes; processors tell loads from pending stores by their addresses within a page
 BEHIND = 256  # bytes from a load up to a store in its page for which it waits
 
