@@ -346,10 +346,11 @@ def prefetched(
     code: FunctionCode, soon: ElementPointer, elements: Word, rows: Word, shape: TileShape
 ) -> tuple[Word, ElementPointer, Word]:
     """Returns the last arguments of a panel function: its first tiles prefetch as much as it has,
-    `elements` of each term, in parts, so that memory is busy all the time."""
+    `elements` of each term, in parts, so that memory is busy all the time. A part is one cache line
+    per term: of up to half a line more, the CPU fetches the neighbours itself."""
     tallest = shape.rows[0]
     tiles = code.smaller((rows + (tallest - 1)) // tallest, MOST_PARTS)
-    are_few = tiles * CACHE_LINE < elements * soon.bytes  # for one cache line per term
+    are_few = (rows + tallest // 2) // tallest * (CACHE_LINE * 3 // 2) < elements * soon.bytes
     parts = code.choice(are_few, 1, tiles)
     return parts, soon, elements // parts
 
