@@ -21,7 +21,6 @@ from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Predic
 from structir.targets.cpu.code_generation import compile_ir
 from structir.targets.cpu.objects import load_or_build
 from structir.targets.cpu.tiles import (
-    CACHE_LINE,
     PANELS_PER_ROW_TILE,
     PanelFunction,
     TileFunction,
@@ -285,11 +284,9 @@ def tiles_text(
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     tiles = {(s.vectors, r): tile(module, s, r) for s in shapes for r in s.rows}
-    more, widest = dict[tuple[int, int, int], TileFunction](), shapes[-1]
+    widest, more = shapes[-1], dict[tuple[int, int], TileFunction]()
     for rows in widest.rows if prefetching or in_panels else ():
-        for count in {1, tiles[widest.vectors, rows].lines_per_term}:
-            key = widest.vectors, rows, count
-            more[key] = tile(module, widest, rows, prefetching=count)
+        more[widest.vectors, rows] = tile(module, widest, rows, prefetching=True)
     functions = [*tiles.values(), *more.values()]
     if in_panels:
         shape = row_tile_shape(shapes)
@@ -346,12 +343,12 @@ def prefetched(
     code: FunctionCode, soon: ElementPointer, elements: Word, rows: Word, shape: TileShape
 ) -> tuple[Word, ElementPointer, Word]:
     """Returns the last arguments of a panel function: its first tiles prefetch as much as it has,
-    `elements` of each term, in parts, so that memory is busy all the time. A part is one cache line
-    per term: of up to half a line more, the CPU fetches the neighbours itself."""
+    `elements` of each term, in parts, so that memory is busy all the time. Of each term a part is
+    one cache line: the CPU's own prefetchers follow it, and are slower if all lines are asked for.
+    A last tile of few rows is too short for a part.
+    """
     tallest = shape.rows[0]
-    tiles = code.smaller((rows + (tallest - 1)) // tallest, MOST_PARTS)
-    are_few = (rows + tallest // 2) // tallest * (CACHE_LINE * 3 // 2) < elements * soon.bytes
-    parts = code.choice(are_few, 1, tiles)
+    parts = code.larger(code.smaller((rows + tallest // 2) // tallest, MOST_PARTS), 1)
     return parts, soon, elements // parts
 
 

@@ -108,8 +108,8 @@ class TileFunction:
     of c, `columns` wide, as the sum over `terms`, added to c if `accumulate` is nonzero. Strides
     are in elements. Lines of b are read in full, or with `cut` up to `columns`. With `windows`,
     b_row is a table of line offsets. With `prefetching`, the last arguments are the address to
-    prefetch from, so many cache lines per term, and the distance between terms. With several
-    `panels`, the last argument is their distance.
+    prefetch from, one cache line per term, and the distance between terms. With several `panels`,
+    the last argument is their distance.
     """
 
     unit = 1  # elements of b per lane of a register
@@ -124,7 +124,7 @@ class TileFunction:
         windows: bool = False,
         cut: bool = False,
         operands: tuple[ir.Type, ir.Type] | None = None,
-        prefetching: int = 0,
+        prefetching: bool = False,
         panels: int = 1,
         name: str | None = None,
     ) -> None:
@@ -134,27 +134,20 @@ class TileFunction:
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
         left, right = [kind.as_pointer() for kind in operands or (self.real, self.real)]
-        self.elements_per_line = CACHE_LINE // _bytes(right.pointee)
         steps = WORD.as_pointer() if windows else WORD
         kinds = [left, WORD, WORD, right, steps, self.real.as_pointer(), WORD, WORD, WORD, WORD]
         kinds += [right, *self.prefetch_kinds] if prefetching else [WORD] if panels > 1 else []
         kind = ir.FunctionType(ir.VoidType(), kinds)
-        name = name or tile_name(shape, rows) + (f"_fetching_{prefetching}" if prefetching else "")
+        name = name or tile_name(shape, rows) + ("_fetching" if prefetching else "")
         self.function = ir.Function(module, kind, name)
         a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, *last = (
             self.function.args
         )
         self.soon, self.apart = last if prefetching else [], last if panels > 1 else []
-        self.prefetching = prefetching
         self.a, self.a_row, self.a_column, self.b, self.b_row = a, a_row, a_column, b, b_row
         self.c, self.c_row, self.terms, self.columns = c, c_row, terms, columns
         self.accumulate = accumulate
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-
-    @property
-    def lines_per_term(self) -> int:
-        """The number of cache lines of a line of a panel."""
-        return max(self.shape.columns * self.unit // self.elements_per_line, 1)
 
     def reach(self, builder: Any, args: Sequence[Any], more: Sequence[Any]) -> Any:
         """Returns how far a call with these arguments prefetches. `more` follow the address to
@@ -222,11 +215,9 @@ class TileFunction:
         """Prefetches the next panel, or later lines of several panels, whose single row is bound by
         memory bandwidth."""
         builder, across = self.builder, self.shape.lanes * self.unit
-        for line_number in range(self.prefetching):
+        if self.soon:
             start, step = self.soon
-            skipped = _word(line_number * self.elements_per_line)
-            place = builder.add(builder.mul(term, step), skipped)
-            self._prefetch(builder.gep(start, [place]), NEAR)
+            self._prefetch(builder.gep(start, [builder.mul(term, step)]), NEAR)
         for v in range(self.shape.vectors if self.panels > 1 else 0):
             ahead = _word(AHEAD * across)
             self._prefetch(builder.gep(self._register(line, v), [ahead]), NEXT)
@@ -382,8 +373,8 @@ class PanelFunction:
 
     panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows,
     parts, soon, ...) uses the tiles of `registers` registers. The first `parts` tiles are
-    `prefetching` ones, by the registers and rows of a tile, and the cache lines per term. The last
-    arguments are theirs: each prefetches memory from where the one before ended, from `soon` on.
+    `prefetching` ones, by the registers and rows of a tile. The last arguments are theirs: each
+    prefetches memory from where the one before ended, from `soon` on.
     """
 
     def __init__(
@@ -391,7 +382,7 @@ class PanelFunction:
         module: ir.Module,
         tiles: dict[tuple[int, int], TileFunction],
         name: str,
-        prefetching: dict[tuple[int, int, int], TileFunction] | None = None,
+        prefetching: dict[tuple[int, int], TileFunction] | None = None,
     ) -> None:
         self.tiles, self.name, self.prefetching = tiles, name, prefetching or {}
         tile = next(iter([*self.prefetching.values(), *tiles.values()])).function
@@ -436,35 +427,19 @@ class PanelFunction:
             builder.position_at_end(after)
 
     def _pass(self, across: int, height: int, number: Any, passed: list[Any]) -> None:
-        """Emits a tile, which prefetches its part if it has one; the only part is of whole lines
-        of the panel."""
+        """Emits a tile, which prefetches its part if it has one."""
         builder, args = self.builder, self.function.args
-        plain, tile = self.tiles[across, height], self.prefetching.get((across, height, 1))
+        plain, tile = self.tiles[across, height], self.prefetching.get((across, height))
         if tile is None:
             builder.call(plain.function, passed)
             return
-        lines = self.prefetching[across, height, tile.lines_per_term]
         parts, soon, *more = args[12:]
         before = builder.mul(number, tile.reach(builder, passed, more))
-        more = [builder.gep(soon, [before]), *more]
         with builder.if_else(builder.icmp_signed("<", number, parts)) as (early, late):
             with early:
-                if lines is tile:
-                    builder.call(tile.function, [*passed, *more])
-                else:
-                    is_alone = builder.icmp_signed("==", parts, _word(1))
-                    with builder.if_else(is_alone) as (one, shared):
-                        with one:
-                            builder.call(lines.function, [*passed, *more])
-                        with shared:
-                            builder.call(tile.function, [*passed, *more])
+                builder.call(tile.function, [*passed, builder.gep(soon, [before]), *more])
             with late:
                 builder.call(plain.function, passed)
-
-
-def _bytes(kind: Any) -> int:
-    """Returns the size of an element of LLVM's type."""
-    return kind.width // 8 if isinstance(kind, ir.IntType) else 8 if kind == ir.DoubleType() else 4
 
 
 @cache

@@ -21,8 +21,8 @@ from structir.targets.cpu.blas import multiply_matrices
 from structir.targets.cpu.intrinsics import POINTERS
 from structir.targets.cpu.kinds import INDEX, NOTHING
 from structir.targets.cpu.objects import require_symbol
-from structir.targets.cpu.packed_layout import equal_panels, panel_widths, tiles_text
-from structir.targets.cpu.tiles import TileFunction, TileShape, tile_shapes
+from structir.targets.cpu.packed_layout import equal_panels, panel_widths
+from structir.targets.cpu.tiles import TileShape, tile_shapes
 from tests.runtime.python_functions import compiled
 
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
@@ -226,10 +226,3 @@ def test_kernels_of_few_rows_by_any_number_of_threads(columns):
         wanted = np.maximum(x @ w + b, 0)
         for main in mains:
             np.testing.assert_allclose(main(x, w, b), wanted, rtol=1e-3, atol=1e-3)
-
-
-def test_lines_in_place_prefetch_their_next_columns():
-    shapes = tuple([TileShape("float32", 16, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
-    text = tiles_text("panel_under_test", shapes, TileFunction, in_panels=True)
-    tile = text[text.index('@"structir_tile_float32_48_8_fetching_3"') :].split("\n}")[0]
-    assert tile.count('@"llvm.prefetch.p0"') == 3
