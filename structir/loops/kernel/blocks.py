@@ -35,7 +35,8 @@ from structir.targets.cpu.tiles import columns_together, tile_shapes
 
 ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
-TILES = 5  # of rows, if several products read their packed right operands for each block
+TILES = 5  # of rows, if several products read their packed right operands for each block,
+APART = 1  # and rows between its values: writes 4096 bytes apart would wait for each other
 FEWER_ROWS = 24  # if a row is a whole image
 FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 COLUMNS = (256, 384)  # of a block whose right operand is packed for it: AVX2, AVX-512,
@@ -162,6 +163,15 @@ def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int
     return even[0] if even else min(sizes, key=missing, default=None)
 
 
+def _even_height(rows: Dim, unit: int) -> int:
+    """Returns the rows of blocks of about `TILES` tiles of `unit` rows: a last block of few rows
+    would read all right operands for them."""
+    if not isinstance(rows, int):
+        return TILES * unit
+    count = max(round(rows / (TILES * unit)), 1)
+    return max(min(-(-rows // (count * unit)) * unit, rows), 1)
+
+
 def _are_maps(group: Group, product: Stage, contraction: Contraction) -> bool:
     """Whether all stages but the product are maps of its columns, at their own points, with these
     as their first axes in a row."""
@@ -272,10 +282,15 @@ class BlockSchedule:
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
-        if len(self.products) > 1 and all(map(self.is_constant, self.products)):
-            most = TILES * self._rows_at_once()
         rows = self.extent(self.block)
+        if self._has_constants:
+            return _even_height(rows, self._rows_at_once())
         return max(min(rows, most), 1) if isinstance(rows, int) else most
+
+    @property
+    def _has_constants(self) -> bool:
+        """Whether a block passes through several products by constants."""
+        return len(self.products) > 1 and all(map(self.is_constant, self.products))
 
     def unit(self, stage: Stage) -> int:
         """Returns the number of rows per panel of weights; 0 without weights."""
@@ -327,7 +342,7 @@ class BlockSchedule:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
             sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
-            height: Dim = self.height
+            height: Dim = self.height + APART * self._has_constants
             if self.split is not None:
                 height = dims.select(self.split.joins, self.split.few, height)
                 axes = [self._axis_of(stage.write[k]) for k in inner]
