@@ -163,15 +163,6 @@ def _even_size(extent: int, least: int, most: int, unit: int, slack: int) -> int
     return even[0] if even else min(sizes, key=missing, default=None)
 
 
-def _even_height(rows: Dim, unit: int) -> int:
-    """Returns the rows of blocks of about `TILES` tiles of `unit` rows: a last block of few rows
-    would read all right operands for them."""
-    if not isinstance(rows, int):
-        return TILES * unit
-    count = max(round(rows / (TILES * unit)), 1)
-    return max(min(-(-rows // (count * unit)) * unit, rows), 1)
-
-
 def _are_maps(group: Group, product: Stage, contraction: Contraction) -> bool:
     """Whether all stages but the product are maps of its columns, at their own points, with these
     as their first axes in a row."""
@@ -235,6 +226,7 @@ class BlockSchedule:
         self.split = self._column_split()
         self.rows = group.rows if self.line is None else (*group.rows, self.line)
         self.height = self._height()
+        self.slack = self._slack()
         self._place_blocks()
 
     def _split_rows(self) -> None:
@@ -282,10 +274,17 @@ class BlockSchedule:
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
-        rows = self.extent(self.block)
         if self._has_constants:
-            return _even_height(rows, self._rows_at_once())
+            most = TILES * self._rows_at_once()
+        rows = self.extent(self.block)
         return max(min(rows, most), 1) if isinstance(rows, int) else most
+
+    def _slack(self) -> int:
+        """Returns the rows by which the last block may be longer: a block of few rows would read
+        all right operands for them."""
+        rows = self.extent(self.block)
+        is_one = isinstance(rows, int) and rows <= self.height
+        return self.height // 2 if self._has_constants and not is_one else 0
 
     @property
     def _has_constants(self) -> bool:
@@ -342,7 +341,7 @@ class BlockSchedule:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
             sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
-            height: Dim = self.height + APART * self._has_constants
+            height: Dim = self.height + self.slack + APART * self._has_constants
             if self.split is not None:
                 height = dims.select(self.split.joins, self.split.few, height)
                 axes = [self._axis_of(stage.write[k]) for k in inner]
