@@ -111,7 +111,23 @@ def test_errors_are_near_those_of_the_direct_sums(
     assert executable.compile_count == 1
 
 
-@pytest.mark.parametrize("size", [3, 6])
+def test_no_last_block_of_tiles_is_short(always):
+    """It would read the weights of all products for few rows."""
+    text = convolution(floats(3, 2, 3, 3)).source("main")
+    lines = text[text.index("    for i0 in range(low") :].splitlines()
+    loop = lines[: [line.lstrip().startswith("for r ") for line in lines].index(True)]
+    program = "\n".join([line[4:] for line in loop] + ["    blocks.append((i0, i1))"])
+    for low in (0, 7):
+        for count in range(300):
+            blocks = list[tuple[int, int]]()
+            exec(program, {"low": low, "high": low + count, "blocks": blocks})
+            rows = [row for start, stop in blocks for row in range(start, stop)]
+            assert rows == list(range(low, low + count))
+            sizes = [stop - start for start, stop in blocks]
+            assert len(sizes) == bool(count) or min(sizes) >= max(sizes) / 3 >= 8
+
+
+@pytest.mark.parametrize("size", [3, 6, 20])
 def test_the_naive_kernel_of_the_products_by_the_interpreter(always, monkeypatch, size):
     """Its parts run in random order, and memory that is not initialised has NaN."""
     shown = []
@@ -191,6 +207,38 @@ def test_other_windows_are_direct(always, attributes, shape):
     assert not is_filtered(executable)
 
 
+@FREQUENT
+@given(
+    channels=st.sampled_from([3, 16, 24, 36, 64]),
+    filters=st.sampled_from([8, 24, 32, 64]),
+    attributes=st.tuples(
+        st.sampled_from(["padding=1", "padding=0", "padding=[2, 0, 1, 3]"]),
+        st.sampled_from(["", ", strides=2", ", dilation=2", ", groups=4", ", strides=(1, 2)"]),
+    ),
+    kernel=st.sampled_from([(3, 3), (3, 3), (3, 3), (1, 3), (5, 5)]),
+    size=st.tuples(st.integers(0, 4), st.integers(5, 30), st.integers(5, 30)),
+    symbolic=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
+def test_the_chosen_form_is_right(channels, filters, attributes, kernel, size, symbolic):
+    """For sizes that are known, and for those that only a call knows."""
+    groups = 4 if "groups" in attributes[1] else 1
+    weights = floats(filters, channels, *kernel)
+    names = ['"n"', '"h"', '"w"']
+    n, h, w = [
+        name if unknown else number
+        for name, unknown, number in zip(names, symbolic, size, strict=True)
+    ]
+    text = f"""
+@R.function
+def main(x: R.Tensor(({n}, {channels * groups}, {h}, {w}), "float32")):
+    return R.nn.conv2d(x, metadata["w"], {"".join(attributes)})
+"""
+    module = structir.parse(text, constants={"w": weights})
+    x = floats(size[0], channels * groups, *size[1:], seed=1)
+    wanted = structir.interpret(module, "main", x)
+    np.testing.assert_allclose(structir.compile(module)["main"](x), wanted, atol=1e-3, rtol=1e-4)
+
+
 def test_exact_division_and_weights_that_are_not_finite_are_direct(always):
     weights, x = floats(32, 16, 3, 3), floats(1, 16, 9, 9, seed=1)
     executable = convolution(weights, exact_division=True)
@@ -228,6 +276,10 @@ def test_the_choice():
     """It needs many channels and pixels; more images and more pixels never speak against it."""
     assert is_faster_by_minimal_filtering(64, 64, 1, (56, 56))
     assert is_faster_by_minimal_filtering(256, 256, 1, (14, 14))
+    assert is_faster_by_minimal_filtering(32, 32, 1, (56, 56))
+    assert is_faster_by_minimal_filtering(512, 512, 1, (7, 7))
+    assert not is_faster_by_minimal_filtering(24, 24, 1, (28, 28))
+    assert not is_faster_by_minimal_filtering(512, 512, 1, (1, 60))
     assert not is_faster_by_minimal_filtering(64, 3, 1, (112, 112))
     assert not is_faster_by_minimal_filtering(8, 8, 1, (56, 56))
     assert not is_faster_by_minimal_filtering(512, 512, 1, (3, 3))

@@ -150,9 +150,18 @@ class _BlockWriter(FlatNodeWriter):
             end = calculate("min", calculate("mul", last, together), rows)
             first, last = calculate("mul", first, together), self._named("stop", end, into)
         row = LoopVariable("i0", "int64")
-        end = calculate("min", calculate("add", row, height), last)
+        end = calculate("min", calculate("add", row, integer(blocks.height + blocks.slack)), last)
+        stop = last
+        if blocks.slack:
+            end = self._named("limit", end, parts)
+            is_last = Apply("eq", (end, last), "bool")
+            whole = Apply("select", (is_last, last, calculate("add", row, height)), "int64")
+            end = calculate("min", end, whole)  # in a form by which its bounds are known
+            stop = calculate("sub", last, integer(blocks.slack))
+            stop = calculate("max", stop, calculate("add", first, integer(1)))
+            stop = calculate("min", stop, last)
         self._segments(row, self._named("i1", end, parts), parts)
-        into.append(self.loop_over(row, first, last, parts, blocks.height))
+        into.append(self.loop_over(row, first, stop, parts, blocks.height))
 
     @staticmethod
     def _named(name: str, value: Scalar, into: Statements) -> Scalar:

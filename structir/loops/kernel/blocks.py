@@ -35,7 +35,8 @@ from structir.targets.cpu.tiles import columns_together, tile_shapes
 
 ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
-TILES = 5  # of rows, if several products read their packed right operands for each block
+TILES = 5  # of rows, if several products read their packed right operands for each block,
+APART = 1  # and rows between its values: writes 4096 bytes apart would wait for each other
 FEWER_ROWS = 24  # if a row is a whole image
 FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 COLUMNS = (256, 384)  # of a block whose right operand is packed for it: AVX2, AVX-512,
@@ -225,6 +226,7 @@ class BlockSchedule:
         self.split = self._column_split()
         self.rows = group.rows if self.line is None else (*group.rows, self.line)
         self.height = self._height()
+        self.slack = self._slack()
         self._place_blocks()
 
     def _split_rows(self) -> None:
@@ -272,10 +274,22 @@ class BlockSchedule:
         if together or (self.split is None and any(c.windows for c in self.products.values())):
             return min(together, default=FEWER_ROWS)
         most = MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
-        if len(self.products) > 1 and all(map(self.is_constant, self.products)):
+        if self._has_constants:
             most = TILES * self._rows_at_once()
         rows = self.extent(self.block)
         return max(min(rows, most), 1) if isinstance(rows, int) else most
+
+    def _slack(self) -> int:
+        """Returns the rows by which the last block may be longer: a block of few rows would read
+        all right operands for them."""
+        rows = self.extent(self.block)
+        is_one = isinstance(rows, int) and rows <= self.height
+        return self.height // 2 if self._has_constants and not is_one else 0
+
+    @property
+    def _has_constants(self) -> bool:
+        """Whether a block passes through several products by constants."""
+        return len(self.products) > 1 and all(map(self.is_constant, self.products))
 
     def unit(self, stage: Stage) -> int:
         """Returns the number of rows per panel of weights; 0 without weights."""
@@ -327,7 +341,7 @@ class BlockSchedule:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
             sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
-            height: Dim = self.height
+            height: Dim = self.height + self.slack + APART * self._has_constants
             if self.split is not None:
                 height = dims.select(self.split.joins, self.split.few, height)
                 axes = [self._axis_of(stage.write[k]) for k in inner]

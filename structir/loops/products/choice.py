@@ -19,10 +19,11 @@ from structir.targets.cpu.tiles import tile_shapes
 PACKED = 0.4  # of the image, as its panels are written
 STORED = 0.3  # of the result of a tiled product,
 TRANSPOSED = 1.2  # and of that of a pixel product
-TRANSFORMED = 2.1  # of the operand and the result of a product of minimal filtering,
-READ = 1.0  # and of its weights, which few tiles share (AMD Zen 3)
 NARROW = 1.05  # relative time of a pixel product with AVX2 (AMD Zen 3)
-GAIN = 1.15  # of minimal filtering, from which on it is chosen
+# Of minimal filtering; measured on an Intel Emerald Rapids CPU, with AVX-512 and with AVX2.
+TRANSFORMED = 12.0  # of a register of the operand or the result of a product,
+READ = 0.5  # of an element of the weights, which few tiles share
+GAIN = 1.15  # of the whole, from which on it is chosen
 LENGTH = 14  # that is assumed of lines of an image
 
 
@@ -71,7 +72,8 @@ def is_faster_by_minimal_filtering(
     images = batch if isinstance(batch, int) else 1
     pixels, tiles = images * prod(sizes), images * prod([-(-size // 2) for size in sizes])
     taps, products = 3 ** len(sizes), 4 ** len(sizes)
-    registers, weights = channels * -(-filters // shapes[0].lanes), channels * filters
-    direct = taps * (registers * pixels + READ * weights)
-    work = registers * tiles + READ * weights + TRANSFORMED * (channels + filters) * tiles
+    lanes, weights = shapes[0].lanes, channels * filters
+    left, right = [-(-count // lanes) for count in (channels, filters)]
+    direct = taps * (channels * right * pixels + READ * weights)
+    work = channels * right * tiles + READ * weights + TRANSFORMED * (left + right) * tiles
     return bool(products * work * GAIN < direct)
