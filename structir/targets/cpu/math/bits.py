@@ -93,7 +93,7 @@ def _scaled(builder: Any, value: Any, exponent: Any, name: str) -> Any:
 @intrinsic("float32", "float32", "int32")
 def scale_single(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     """Computes value * 2**exponent with one rounding, including subnormal results."""
-    return _scaled(builder, *args, "f32")
+    return _scaled(builder, args[0], args[1], "f32")
 
 
 @intrinsic("float64", "float64", "int64")
