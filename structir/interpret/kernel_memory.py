@@ -27,8 +27,10 @@ def first_outside(memory: Any, start: int, steps: Steps) -> int | None:
 
 
 def strided_view(memory: Any, start: int, steps: Steps) -> Any:
-    """Returns a strided view of memory that starts at an element. Sizes of an empty view are at most
-    `MOST`, as NumPy limits them too."""
+    """Returns a strided view of memory that starts at an element.
+
+    The sizes of an empty view are at most `MOST`, since NumPy limits those of empty arrays.
+    """
     if any(count <= 0 for count, _ in steps):
         return np.zeros([min(max(count, 0), MOST) for count, _ in steps], memory.dtype)
     counts, strides = zip(*[(n, step * memory.itemsize) for n, step in steps], strict=True)
