@@ -43,7 +43,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.plain_arrays import plain_values
-from structir.ir.requirements import conditions_of
+from structir.ir.requirements import condition_text, conditions_of
 from structir.ir.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -234,7 +234,8 @@ class Interpreter:
             if scope.size(condition) != 1:
                 with one_message():
                     sizes = _sizes_text(condition, scope)
-                    text = f"R.require: expected {dims.text(condition)}, found {sizes}"
+                    expected = condition_text(binding, condition)
+                    text = f"R.require: expected {expected}, found {sizes}"
                 raise ShapeMismatchError(text, code="E0706")
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:

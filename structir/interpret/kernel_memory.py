@@ -10,6 +10,7 @@ import numpy as np
 
 from structir.ir.kernel_functions import LIBRARY, PANEL_COLUMNS
 
+MOST = 2**40  # more than any memory has elements
 Steps = Sequence[tuple[int, int]]  # (count, stride in elements) of each axis
 
 
@@ -26,9 +27,12 @@ def first_outside(memory: Any, start: int, steps: Steps) -> int | None:
 
 
 def strided_view(memory: Any, start: int, steps: Steps) -> Any:
-    """Returns a strided view of memory that starts at an element."""
+    """Returns a strided view of memory that starts at an element.
+
+    The sizes of an empty view are at most `MOST`, since NumPy limits those of empty arrays.
+    """
     if any(count <= 0 for count, _ in steps):
-        return np.zeros([max(count, 0) for count, _ in steps], memory.dtype)
+        return np.zeros([min(max(count, 0), MOST) for count, _ in steps], memory.dtype)
     counts, strides = zip(*[(n, step * memory.itemsize) for n, step in steps], strict=True)
     return np.lib.stride_tricks.as_strided(memory[start:], counts, strides)
 

@@ -31,7 +31,8 @@ class IRModule(Node):
     def __deepcopy__(self, memo: Any) -> IRModule:
         return self  # immutable
 
-    __copy__ = __deepcopy__
+    def __copy__(self) -> IRModule:
+        return self
 
     def __attrs_post_init__(self) -> None:
         for name in self.functions:

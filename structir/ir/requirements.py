@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from structir.errors import Span
 from structir.ir.dim_choice import COMPARISONS, compare
+from structir.ir.dim_text import MIRRORED, SYMBOLS, text
 from structir.ir.dims import Dim, Opaque, as_atom, syms
 from structir.ir.expr import Binding, MatchCast, ShapeExpr
 from structir.ir.polynomial import opaque
@@ -36,6 +37,24 @@ def conditions_of(binding: Binding) -> tuple[Dim, ...]:
     info, dims = binding.struct_info, binding.value.dims
     ones = isinstance(info, ShapeStructInfo) and info.dims == (1,) * len(dims)
     return tuple(dims) if ones and all(map(is_condition, dims)) else ()
+
+
+def condition_text(binding: Binding, condition: Dim) -> str:
+    """Returns a condition as program text, with the operands in the order of the source: of
+    `R.require("m >= n")`, whose normal form is `n <= m`, it is `m >= n`."""
+    atom = as_atom(condition)
+    plain = text(condition)
+    if type(atom) is not Opaque or atom.fn not in ("lt", "le") or binding.span is None:
+        return plain
+    span = binding.span
+    source = "".join(map(span.source.line, range(span.line, span.end_line + 1)))
+    first, second = map(text, atom.args)
+    mirrored = f"{second} {MIRRORED[SYMBOLS[atom.fn]]} {first}"
+    return mirrored if _joined(mirrored) in _joined(source) else plain
+
+
+def _joined(source: str) -> str:
+    return "".join(source.split())
 
 
 def is_condition(dim: Dim) -> bool:

@@ -20,7 +20,7 @@ def lower_ragged(module: IRModule) -> IRModule:
     functions keep their ragged tensors. A module without ragged tensors is returned unchanged.
     """
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
-    if not any(map(needs_lowering, functions)):
+    if not any([needs_lowering(module, function) for function in functions]):
         return module
     lowered = lowered_functions(lambda_lift.transform(with_row_maps(with_row_folds(module))))
     return convert_to_dataflow.transform(lowered)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.bodies import bindings_of
-from structir.ir.expr import Call, Expr, Function, GlobalVar
+from structir.ir.expr import Binding, Call, Expr, Function, GlobalVar, If, Tuple, TupleGetItem
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -46,23 +47,57 @@ def lowered_functions(module: IRModule) -> IRModule:
     """Returns a module whose functions have no ops on ragged tensors, except on their parts."""
     functions: dict[str, Any] = dict(module.functions)
     for name, function in module.functions.items():
-        if isinstance(function, Function) and needs_lowering(function):
+        if isinstance(function, Function) and needs_lowering(module, function):
             functions[name] = RaggedLowering(module).function(name, function)
     return module.with_functions(functions)
 
 
-def needs_lowering(function: Function) -> bool:
+def needs_lowering(module: IRModule, function: Function) -> bool:
     """Returns whether a function has ops on ragged tensors, other than those on their parts, or
-    reads the parts of a tensor that it builds: its rows are unchecked."""
-    built = set[Expr]()
-    for binding in bindings_of(function):
+    builds a tensor with unchecked rows that it reads or returns to another function."""
+    bindings = [*bindings_of(function)]
+    if any([_is_op_on_ragged(binding.value) for binding in bindings]):
+        return True
+    built = _unchecked(bindings)
+    if function.body.body in built and _is_called(module, function):
+        return True
+    calls = [binding.value for binding in bindings if isinstance(binding.value, Call)]
+    return any([not built.isdisjoint(call.args) for call in calls])
+
+
+def _unchecked(bindings: Sequence[Binding]) -> set[Expr]:
+    """Returns the variables of ragged tensors, and of tuples of them, with unchecked rows."""
+    checked, built = set[Expr](), set[Expr]()
+    for binding in bindings:
         value = binding.value
-        args = value.args if isinstance(value, Call) else ()
-        if _is_op_on_ragged(value) or not built.isdisjoint(args):
-            return True
-        if isinstance(value, Call) and getattr(value.op, "name", "") == "ragged.from_values":
+        name = getattr(value.op, "name", "") if isinstance(value, Call) else ""
+        args: Any = value.args if isinstance(value, Call) else ()
+        if name == "ragged.contiguous_rows" or (name == "reshape" and args[0] in checked):
+            checked.add(binding.var)
+        if name == "ragged.from_values" and args[1] not in checked:
             built.add(binding.var)
-    return False
+    count = -1
+    while built and count != len(built):  # a branch is after the binding of its choice
+        count = len(built)
+        built |= {b.var for b in bindings if not built.isdisjoint(_aliased(b.value))}
+    return built
+
+
+def _aliased(value: Any) -> tuple[Expr, ...]:
+    """Returns the values that a value is, or has as fields."""
+    if isinstance(value, If):
+        return value.true_branch.body, value.false_branch.body
+    if isinstance(value, TupleGetItem):
+        return (value.tuple_value,)
+    return value.fields if isinstance(value, Tuple) else (value,)
+
+
+def _is_called(module: IRModule, function: Function) -> bool:
+    """Returns whether a function of the module calls another one."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    values: list[Any] = [binding.value for f in functions for binding in bindings_of(f)]
+    calls = filter(_is_module_call, values)
+    return any([module.functions.get(call.op.name) is function for call in calls])
 
 
 def _is_op_on_ragged(value: Any) -> bool:

@@ -22,6 +22,7 @@ from structir.tracing.context import is_tracing
 from structir.tracing.size import UnknownSizeError
 from structir.tracing.trees import TreeStructure, flatten
 from structir.transforms import functions
+from structir.transforms.selection import kept_static, same_static, selected
 from structir.transforms.trace import flat_module, traced_module
 
 np = lazy_module("numpy")
@@ -51,7 +52,7 @@ class Specialisation:
 
     def accepts(self, static: Any, shapes: Sequence[Shape]) -> bool:
         """Whether arguments of these shapes fit."""
-        if static != self.static:
+        if not same_static(static, self.static):
             return False
         values: dict[str, int] = {}
         for (sizes, dtype), (pattern, expected) in zip(shapes, self.patterns, strict=True):
@@ -78,12 +79,13 @@ class JitFunction:
         static_argnums: Sequence[int] = (),
         static_argnames: Sequence[str] = (),
         donate_argnums: Sequence[int] = (),
+        donate_argnames: Sequence[str] = (),
         **options: Any,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function, self.options = function, options
-        self.static_argnums, self.static_argnames = set(static_argnums), set(static_argnames)
-        self.donated = set(donate_argnums)
+        self.static = selected(function, "static_", static_argnums, static_argnames)
+        self.donated = selected(function, "donate_", donate_argnums, donate_argnames)
         self.specialisations: list[Specialisation] = []
 
     def __repr__(self) -> str:
@@ -116,8 +118,7 @@ class JitFunction:
         structures: list[TreeStructure] = []
         static: list[Any] = []
         for k, value in [*enumerate(args), *sorted(keywords.items())]:
-            is_static = k in self.static_argnums or k in self.static_argnames
-            if is_static or callable(value):
+            if k in self.static or callable(value):
                 static.append((k, value))
                 continue
             parts, structure = flatten(value)
@@ -148,7 +149,8 @@ class JitFunction:
         patterns, (module, result) = _with_fewest_fixed(attempt, shapes, parameters)
         if self.donated:
             module = self._donating(module, static)
-        return Specialisation(static, patterns, self.options, result, module, tuple(shapes))
+        kept = tuple([(key, kept_static(value)) for key, value in static])
+        return Specialisation(kept, patterns, self.options, result, module, tuple(shapes))
 
     def _sizes_of_parameters(
         self, shapes: list[Shape], static: Any, structures: list[TreeStructure]
@@ -158,7 +160,7 @@ class JitFunction:
         Containers hold parameters, whose sizes rarely change; kernels of known sizes are faster.
         """
         inside = [s.kind is not None for s in structures for _ in range(s.leaves)]
-        earlier = [known.shapes for known in self.specialisations if known.static == static]
+        earlier = [s.shapes for s in self.specialisations if same_static(s.static, static)]
         fixed: set[int] = set()
         for k, (sizes, _) in enumerate(shapes):
             before = [other[k][0] for other in earlier if inside[k]]
@@ -286,12 +288,20 @@ def _array(value: Any) -> Any:
     if isinstance(value, bool):
         return np.asarray(value)
     if isinstance(value, int | float):
+        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+            message = f"jit: expected an int of 32 bits, found {value}"
+            hint = "name the argument in `static_argnums` or `static_argnames`"
+            if -(2**63) <= value < 2**63:
+                hint = f"pass it with a dtype: `numpy.int64({value})`"
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
         return np.asarray(value, "int32" if isinstance(value, int) else "float32")
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     if array.dtype.kind in "OUSMmc":
         message = f"jit: expected arguments of numbers, found {type(value).__name__}"
         message += f" of dtype {array.dtype}"
         hint = "name arguments that are no arrays in `static_argnums` or `static_argnames`"
+        if array.dtype.kind in "Mmc":
+            hint = "convert it: `x.astype(float)`, or pass `x.real` and `x.imag`"
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
     return array
 
@@ -316,12 +326,14 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Arguments are arrays, numbers, and containers of these; functions, and those named by
     `static_argnums` or `static_argnames`, are static: each value has its own program. Arguments of
-    `donate_argnums` may be overwritten. Other options are those of `structir.compile`. The sizes
-    are symbolic where the function permits: see JitFunction.
+    `donate_argnums` or `donate_argnames` may be overwritten. Other options are those of
+    `structir.compile`. The sizes are symbolic where the function permits: see JitFunction.
+
+    Raises DiagnosticError for positions and names that are not those of a parameter.
     """
     if function is None:
         return functools.partial(jit, **options)
-    for name in ("static_argnums", "static_argnames", "donate_argnums"):
+    for name in ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"):
         value = options.get(name, ())
         options[name] = (value,) if isinstance(value, int | str) else tuple(value)
     return JitFunction(function, **options)

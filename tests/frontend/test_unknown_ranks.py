@@ -336,6 +336,38 @@ def test_sequences_and_constants_have_no_shape() -> None:
             from_onnx(model, shapes={"X" if options else "W": (3,)}, **options)
 
 
+def test_sparse_initializers_have_no_shape_and_no_other_value() -> None:
+    elements = helper.make_tensor("W", TensorProto.FLOAT, [2], [1.0, 2.0])
+    indices = helper.make_tensor("i", TensorProto.INT64, [2], [0, 3])
+    model = made([node("MatMul", "X W", "Y")], [value("X", ["n", 2]), value("W", [2, 2])], ["Y"])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(elements, indices, [2, 2]))
+    assert [p.name for p in from_onnx(model)["main"].params] == ["X"]
+    for options in ({"shapes": {"W": (2, 2)}}, {"values": {"W": np.ones((2, 2), "float32")}}):
+        with pytest.raises(DiagnosticError, match="the name of an input, found 'W'") as error:
+            from_onnx(model, **options)
+        assert error.value.diagnostics[0].hint == "use X"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"Z": np.ones(2, "float32")}, "expected the name of an input, found 'Z'"),
+        ({"X": np.ones((2, 4))}, "X: expected float32, found float64"),
+        ({"X": "text"}, "X: expected float32, found <U4"),
+        (
+            {"X": np.ones((2, 3), "float32")},
+            r"expected R.Tensor\(\(n, 4\), .*found R.Tensor\(\(2, 3\)",
+        ),
+        ({"X": np.ones(4, "float32")}, r"expected R.Tensor\(\(n, 4\), .*found R.Tensor\(\(4,\)"),
+        ([np.ones((2, 4), "float32")], "expected a dict of arrays by name, found list"),
+    ],
+)
+def test_wrong_values_are_errors(values: Any, message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message) as error:
+        from_onnx(one("Relu", "X", value("X", ["n", 4])), values=values)
+    assert error.value.diagnostics[0].hint
+
+
 def test_declared_outputs_do_not_contradict_given_shapes() -> None:
     model = made([node("Relu", "X", "Y")], [value("X", [1, 4])], ["Y"])
     model.graph.output[0].CopyFrom(value("Y", [1, 4]))

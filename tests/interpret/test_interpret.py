@@ -1,5 +1,8 @@
 """The reference interpreter: control flow, functions, arguments, sizes, external functions."""
 
+import re
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -313,3 +316,19 @@ def test_ops_from_outside(monkeypatch):
     OpaqueDefinition("test.doubled", lambda x: x * 2, lambda x: x)
     text = ASSUMED.replace("R.add(x, y)", "R.test.doubled(x)")
     np.testing.assert_array_equal(run(text, "main", ones(3), ones(1)), 2 * ones(3))
+
+
+@pytest.mark.parametrize(
+    "condition", ["m >= n", "m > n", "m >= 2 * n", "n <= m", "m == n + 3", "m > n + 1"]
+)
+def test_a_requirement_is_shown_as_written(condition):
+    module = structir.parse(
+        '@R.function\ndef main(x: R.Tensor(("n",)), y: R.Tensor(("m",))):\n'
+        f'    R.require("{condition}")\n    return R.exp(x)\n'
+    )
+    x, y = np.zeros(8, "float32"), np.zeros(5, "float32")
+    for call in (partial(structir.interpret, module, "main"), structir.compile(module)["main"]):
+        with pytest.raises(
+            ShapeMismatchError, match=re.escape(f"expected {condition}, found n = 8")
+        ):
+            call(x, y)

@@ -184,3 +184,13 @@ def test_kernels_whose_results_have_other_sizes_need_a_function() -> None:
     text = f'@I.kernel\ndef f({X}, out: R.Tensor(("m",), "float32")):\n    out[0] = x[0]'
     with pytest.raises(DiagnosticError, match="mentions m, which is not bound"):
         structir.compile(structir.parse(text).functions["f"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(2**62, 0), (0, 2**63 - 1), (-1, 2**62), (2**62, -1)]
+)
+def test_transposes_of_no_elements_and_any_size(rows: int, columns: int) -> None:
+    call = f"T.transpose(out.flat[0], x.flat[0], {rows}, {columns}, 1, 1)"
+    mod = module(f"{X}, {OUT}", call, SAME)
+    assert run(mod, VALUES).tolist() == [0, 0, 0]
+    assert structir.compile(mod)["main"](VALUES).tolist() == [0, 0, 0]

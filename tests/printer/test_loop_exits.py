@@ -153,3 +153,8 @@ def test_an_annotated_literal_and_an_empty_tuple_are_values_of_the_program():
     for body in (*annotated, "h = ()\nreturn h"):
         (binding,) = parsed(body)["main"].bindings()
         assert binding.var.name == "h"
+
+
+@pytest.mark.parametrize("head", ["while R.sum(x) > 0.0:", "for i in x:"])
+def test_a_loop_is_an_error_of_the_function_and_not_of_an_op_in_it(head):
+    assert error_of(f"{head}\n    y = R.exp(x)\nreturn y").op == "main"

@@ -789,3 +789,46 @@ def test_axes_without_a_run_time_form_have_help_that_is_an_edit(
     for each in edited:
         assert f"`{each}`" in str(error.value)
         structir.compile(structir.parse(text.format(each)))
+
+
+BUILT = "R.ragged.from_values(v, s, l)"
+PASSED_ON = {
+    "a branch": f"if c:\n    x = {BUILT}\nelse:\n    x = {BUILT}\nreturn R.ragged.{{part}}(x)",
+    "a result": "x = cls.build(v, s, l)\nreturn R.ragged.{part}(x)",
+    "an argument": f"x = {BUILT}\nreturn cls.{{part}}(x)",
+    "another name": f"x = {BUILT}\ny = x\nreturn R.ragged.{{part}}(y)",
+    "a field": f"x = ({BUILT}, v)\nreturn R.ragged.{{part}}(x[0])",
+    "a sum of a result": "x = R.exp(cls.build(v, s, l))\nreturn R.ragged.{part}(x)",
+}
+
+
+@pytest.mark.parametrize("part", ("values", "row_starts", "row_lengths"))
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_rows_of_from_values_are_checked_where_they_are_passed_on(name: str, part: str) -> None:
+    parts = 'v: R.Tensor(("t",), "float32"), s: R.Tensor(("n",), "int64"), '
+    parts += 'l: R.Tensor(("n",), "int64")'
+    body = PASSED_ON[name].format(part=part).replace("\n", "\n        ")
+    module = structir.parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def build({parts}):
+        return {BUILT}
+
+    @R.function
+    def {part}(x: R.Tensor(("n", "*"), "float32")):
+        return R.ragged.{part}(x)
+
+    @R.function
+    def main({parts}, c: R.Tensor((), "bool")):
+        {body}
+""")
+    compiled, values = structir.compile(module)["main"], np.ones(9, "float32")
+    for run in (compiled, partial(structir.interpret, module, "main")):
+        for starts, limits, is_contiguous in ENDS[:-1]:
+            args = values, np.array(starts), np.array(limits), np.array(True)
+            if is_contiguous:
+                assert run(*args).shape == ((9,) if part == "values" else (3,))
+            else:
+                with pytest.raises(ShapeMismatchError, match="E0731"):
+                    run(*args)

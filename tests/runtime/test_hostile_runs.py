@@ -88,10 +88,18 @@ def test_lists_that_make_no_array(executable, value, expected):
 
 
 def test_neither_programs_nor_executables_are_pickled(module, executable):
-    for value, words in ((module, "structir.save"), (executable, "structir.load")):
-        with pytest.raises(TypeError, match=words):
+    words = (module, "structir.save"), (executable, "structir.load")
+    for value, message in (*words, (executable["square"], r"structir\.(save|load)")):
+        with pytest.raises(TypeError, match=message):
             pickle.dumps(value)
     assert copy.deepcopy(module) is module
+    assert copy.copy(module) is module
+
+
+def test_a_native_function_is_not_pickled(module):
+    native = structir.compile(module)["square"]
+    with pytest.raises(TypeError, match=r"structir\.(save|load)"):
+        pickle.dumps(native)
 
 
 def test_more_elements_than_32_bits_count(executable):

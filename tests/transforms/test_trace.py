@@ -255,3 +255,54 @@ def test_arguments_that_are_no_arrays() -> None:
         structir.jit(lambda x: lax.while_loop(lambda v: v.sum() < 3, lambda v: v[:2], x))(
             np.ones((3, 4))
         )
+
+
+ROWS = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+@pytest.mark.parametrize("options", [{"static_argnums": 1}, {"static_argnames": "n"}])
+def test_static_arguments_by_position_and_by_name(options: Any) -> None:
+    reshaped = structir.jit(lambda x, n: snp.reshape(x, (n, -1)), **options)
+    assert reshaped(ROWS, 3).shape == reshaped(ROWS, n=3).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"static_argnums": 2}, "use one of 0, 1"),
+        ({"static_argnums": -3}, "use one of 0, 1"),
+        ({"static_argnames": "q"}, "use one of 'x', 'n'"),
+        ({"donate_argnums": (0, 5)}, "use one of 0, 1"),
+        ({"donate_argnames": "y"}, "use one of 'x', 'n'"),
+    ],
+)
+def test_options_name_parameters(options: Any, hint: str) -> None:
+    with pytest.raises(DiagnosticError, match=next(iter(options))) as error:
+        structir.jit(lambda x, n: x, **options)
+    assert error.value.diagnostics[0].hint == hint
+
+
+def test_options_of_functions_with_any_arguments() -> None:
+    assert structir.jit(lambda x, *n: x * n[1], static_argnums=2)(ROWS, 3, 4)[1, 2] == 20
+    assert structir.jit(lambda x, **n: x * n["q"], static_argnames="q")(ROWS, q=3)[1, 2] == 15
+    donated = ROWS.copy()
+    result = structir.jit(lambda x, y: x + y, donate_argnames="y")(ROWS, y=donated)
+    assert np.array_equal(result, 2 * ROWS) and np.shares_memory(result, donated)
+
+
+def test_static_values_are_equal_only_with_their_types_and_their_contents() -> None:
+    doubled = structir.jit(lambda x, n: x * 2 if n is True else x, static_argnums=1)
+    assert [float(doubled(ROWS, n)[1, 2]) for n in (1, True, 1.0, True)] == [5, 10, 5, 10]
+    scaled = structir.jit(lambda x, n: x * n[0], static_argnums=1)
+    for factors in ([3], np.full(1, 3, "float32")):
+        assert scaled(ROWS, factors)[1, 2] == 15
+        factors[0] = 5
+        assert scaled(ROWS, factors)[1, 2] == 25
+
+
+def test_large_ints_are_an_error() -> None:
+    with pytest.raises(DiagnosticError, match="expected an int of 32 bits, found 4294967296") as e:
+        structir.jit(lambda x, n: x * n)(ROWS, 2**32)
+    assert e.value.diagnostics[0].hint == "pass it with a dtype: `numpy.int64(4294967296)`"
+    with pytest.raises(DiagnosticError, match="expected an int of 32 bits"):
+        structir.jit(lambda x, n: x * n)(ROWS, 2**70)

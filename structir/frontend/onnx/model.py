@@ -24,6 +24,7 @@ from structir.frontend.onnx.tensors import ExternalFiles, wrong
 from structir.frontend.onnx.types import (
     OnnxSymbols,
     Shapes,
+    check_values,
     info_of_type,
     items_of_type,
     with_shapes,
@@ -87,6 +88,9 @@ def import_model(
     """Returns the module of a model, and the StructInfo of all values of its graphs."""
     loaded = load_model(model, folder, mapped)
     importer = loaded.importer(OnnxImporter, progress, all_branches)
+    if not isinstance(values, Mapping | None):
+        message = f"values: expected a dict of arrays by name, found {type(values).__name__}"
+        raise wrong(message, '`values={"axes": np.array([1])}`')
     fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
     return build_model(importer, loaded, fixed_inputs, shapes)
 
@@ -137,10 +141,12 @@ def build_model(
         importer.check_supported(graph.node, opsets)
         check_expansion(graph.node, importer.functions)
         types, inputs = types_of(graph), list(graph.input)
+        constants = {c.name for c in graph.initializer}
+        constants |= {sparse.values.name for sparse in graph.sparse_initializer}
         if shapes:
             types = {name: without_shape(declared) for name, declared in types.items()}
-            constants = {c.name for c in graph.initializer} | fixed_inputs.keys()
-            inputs = with_shapes(inputs, shapes, constants)
+            inputs = with_shapes(inputs, shapes, constants | fixed_inputs.keys())
+        check_values(inputs, fixed_inputs, constants)
         names = GraphNames({}, opsets, loaded.where, types=types)
         module = _module(importer, graph, inputs, names, fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields

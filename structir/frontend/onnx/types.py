@@ -145,13 +145,41 @@ def with_shapes(
         raise wrong(message, '`shapes={"x": ("n", 4)}`')
     by_name = {declared.name: declared for declared in inputs}
     for name, sizes in shapes.items():
-        if name not in by_name or name in constants:
-            names = ", ".join([n for n in by_name if n not in constants])
-            raise wrong(f"shapes: expected the name of an input, found {name!r}", f"use {names}")
+        _require_input("shapes", name, by_name, constants)
         if by_name[name].type.WhichOneof("value") not in ("tensor_type", None):
             raise wrong(f"shapes: expected the name of a tensor, found {name!r}", "omit it")
         by_name[name] = _with_shape(by_name[name], sizes)
     return list(by_name.values())
+
+
+def check_values(
+    inputs: Iterable[ValueInfoProto], values: Mapping[str, Any], constants: Container[str]
+) -> None:
+    """Raises DiagnosticError for a value of another name, dtype or shape than the inputs have."""
+    by_name = {declared.name: declared for declared in inputs}
+    for name, value in values.items():
+        _require_input("values", name, by_name, constants)
+        info = info_of_type(by_name[name].type, OnnxSymbols(), name)
+        if not isinstance(info, TensorStructInfo) or info.dtype is None:
+            continue
+        if str(value.dtype) != info.dtype:
+            edit = f'`values={{"{name}": np.asarray(value, "{info.dtype}")}}`'
+            raise wrong(f"values: {name}: expected {info.dtype}, found {value.dtype}", edit)
+        sizes = info.dims if isinstance(info.dims, tuple) else value.shape
+        known = zip(sizes, value.shape, strict=False)
+        if len(sizes) != value.ndim or any(isinstance(n, int) and n != found for n, found in known):
+            found = TensorStructInfo(value.shape, info.dtype)
+            edit = f'`values={{"{name}": value}}` with a value of {info}'
+            raise wrong(f"values: {name}: expected {info}, found {found}", edit)
+
+
+def _require_input(
+    parameter: str, name: str, inputs: Mapping[str, Any], constants: Container[str]
+) -> None:
+    if name not in inputs or name in constants:
+        names = ", ".join([n for n in inputs if n not in constants])
+        edit = f"use {names}" if names else f"omit `{parameter}`: all inputs have values"
+        raise wrong(f"{parameter}: expected the name of an input, found {name!r}", edit)
 
 
 def _with_shape(declared: ValueInfoProto, sizes: Sequence[int | str]) -> ValueInfoProto:

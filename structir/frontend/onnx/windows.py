@@ -24,8 +24,8 @@ class OnnxWindow:
 
     @property
     def is_static(self) -> bool:
-        """Whether all padding is known at import time."""
-        return not any(isinstance(p, Poly) for p in (*self.before, *self.after))
+        """Whether all padding is known at import time, and none of it crops."""
+        return not any(isinstance(p, Poly) or p < 0 for p in (*self.before, *self.after))
 
     @property
     def padding(self) -> list[int]:
@@ -38,8 +38,9 @@ def auto_pad_of(node: OnnxNode) -> str:
     return node.choice("auto_pad", AUTO_PADS, "NOTSET") if node.attr("auto_pad", "") else "NOTSET"
 
 
-def window_of(node: OnnxNode, sizes: tuple[Dim, ...]) -> OnnxWindow:
-    """Returns the window of a convolution or pooling node."""
+def window_of(node: OnnxNode, sizes: tuple[Dim, ...], crops: bool = False) -> OnnxWindow:
+    """Returns the window of a convolution or pooling node. A window with steps of more than its
+    extent may need a part of the operand only: `SAME` padding is then 0, or negative if `crops`."""
     count = len(sizes)
     strides = per_axis_of(node, "strides", count)
     dilations = per_axis_of(node, "dilations", count)
@@ -51,13 +52,21 @@ def window_of(node: OnnxNode, sizes: tuple[Dim, ...]) -> OnnxWindow:
         pads = pads_of(node, count) if mode == "NOTSET" else (0,) * (2 * count)
         return OnnxWindow(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
     totals = [
-        _same_padding(size, (k - 1) * d + 1, s)
+        _same_padding(size, (k - 1) * d + 1, s, crops)
         for size, k, s, d in zip(spatial, sizes, strides, dilations, strict=True)
     ]
-    small = tuple([dims.floordiv(t, 2) for t in totals])
-    large = tuple([t - p for t, p in zip(totals, small, strict=True)])
-    first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
+    extra = 0 if mode == "SAME_UPPER" else 1
+    first = tuple([_half(total + extra) for total in totals])
+    last = tuple([total - p for total, p in zip(totals, first, strict=True)])
     return OnnxWindow(sizes, strides, dilations, first, last)
+
+
+def _half(total: Dim) -> Dim:
+    """Returns the half of a total, rounded toward zero."""
+    if dims.at_least(total, 0) is True:
+        return dims.floordiv(total, 2)
+    removed = dims.floordiv(dims.dim_max(-total, 0), 2)
+    return dims.floordiv(dims.dim_max(total, 0), 2) - removed
 
 
 def pads_of(node: OnnxNode, count: int) -> tuple[int, ...]:
@@ -78,8 +87,10 @@ def per_axis_of(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
     return values
 
 
-def _same_padding(size: Dim, extent: Dim, stride: int) -> Dim:
+def _same_padding(size: Dim, extent: Dim, stride: int, crops: bool) -> Dim:
     """Returns the total `SAME` padding of one axis."""
     if stride == 1:
         return extent - 1
-    return dims.dim_max((dims.ceildiv(size, stride) - 1) * stride + extent - size, 0)
+    total = (dims.ceildiv(size, stride) - 1) * stride + extent - size
+    is_cropped = crops and dims.at_least(extent, stride) is not True
+    return total if is_cropped else dims.dim_max(total, 0)

@@ -10,7 +10,6 @@ import attrs
 
 from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import ATOMS, Expr, Var
-from structir.ir.op import find_op
 from structir.ir.registry import RegistrationTable
 from structir.printer.parser.context import MAX_NESTING, Context
 
@@ -140,9 +139,8 @@ def unsupported(
         var = context.names.get(name)
         if isinstance(var, Var):
             diagnostic = diagnostic.note(f"{name}: {var.struct_info}", var.span)
-    paths = [path_of(n.func) or "" for n in ast.walk(node) if isinstance(n, ast.Call)]
-    ops = [p[2:] for p in paths if p.startswith("R.") and find_op(p[2:]) is not None]
-    op = ops[0] if ops else None
     default = "programs are parsed, not executed: use ops (`R.name(...)`) and bindings (`y = ...`)"
     hint = hint or UNSUPPORTED.get(type(node), default)
+    is_statement = isinstance(node, ast.stmt) and why is IN_FUNCTION
+    op = context.function if is_statement else None  # a call around an expression names its own
     return ParseError(attrs.evolve(diagnostic, op=op, hint=hint))

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -55,6 +55,11 @@ class CallTable(np.ndarray[Any, Any]):
     """
 
     references: tuple[Any, ...]
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a compiled function cannot be pickled: use `exe.save(path)` and `structir.load`"
+        )
 
     @classmethod
     def of(cls, name: str, doc: str) -> Any:

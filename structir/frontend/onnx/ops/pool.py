@@ -31,7 +31,7 @@ def _window(node: OnnxNode) -> OnnxWindow:
     sizes = tuple(node.attr("kernel_shape"))
     if not 1 <= len(sizes) <= 3:
         node.fail(f"kernel_shape: expected 1 to 3 spatial axes, found {len(sizes)}")
-    return window_of(node, sizes)
+    return window_of(node, sizes, crops=True)  # as ONNX Runtime does; convolutions do not
 
 
 def _pool(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **options: Any) -> Expr:

@@ -44,6 +44,19 @@ def _contracted(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.fadd(builder.fmul(a, b, flags=contract), c, flags=contract)
 
 
+def _rounded_product(builder: Any, a: Any, b: Any) -> Any:
+    """Appends a product that no addition is fused with: one that overflows is infinite in any sum.
+
+    `arcp` has no effect on products; an instruction with a flag is not marked as `contract`."""
+    return builder.fmul(a, b, flags=("arcp",))
+
+
+@of_operands(2)
+def rounded_product(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+    """Computes a product, with its own rounding."""
+    return _rounded_product(builder, *args)
+
+
 def polynomial(*coefficients: float, one_rounding: bool = True) -> Any:
     """Returns an intrinsic that evaluates a polynomial of a float32 or float64 by Horner's rule;
     the constant coefficient is the first. Each step has one rounding, or `one_rounding` is False
@@ -69,12 +82,24 @@ fma_single = _fused("float32")
 fma_double = _fused("float64")
 
 
+def _scaled(builder: Any, value: Any, exponent: Any, name: str) -> Any:
+    """Appends value * 2**exponent with one rounding, including subnormal results."""
+    shape = ir.FunctionType(value.type, [value.type, exponent.type])
+    return builder.call(
+        declared(builder.module, shape, f"llvm.ldexp.{name}.i32"), [value, exponent]
+    )
+
+
 @intrinsic("float32", "float32", "int32")
 def scale_single(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
     """Computes value * 2**exponent with one rounding, including subnormal results."""
-    single, integer = ir.FloatType(), ir.IntType(32)
-    shape = ir.FunctionType(single, [single, integer])
-    return builder.call(declared(builder.module, shape, "llvm.ldexp.f32.i32"), args)
+    return _scaled(builder, args[0], args[1], "f32")
+
+
+@intrinsic("float64", "float64", "int64")
+def scale_double(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any:
+    """Computes value * 2**exponent with one rounding, including subnormal results."""
+    return _scaled(builder, args[0], builder.trunc(args[1], ir.IntType(32)), "f64")
 
 
 @intrinsic("float32", "float32", "int32")
@@ -92,7 +117,7 @@ def scale_twice(builder: Any, args: Sequence[Any], kinds: Sequence[Kind]) -> Any
     second = builder.and_(field(152, 22), ir.Constant(word, 0x7F800000))
     first = builder.sub(field(254, 23), second)
     powers = [builder.bitcast(bits, value.type) for bits in (first, second)]
-    return builder.fmul(builder.fmul(value, powers[0]), powers[1])
+    return _rounded_product(builder, builder.fmul(value, powers[0]), powers[1])
 
 
 def rare(name: str) -> Any:

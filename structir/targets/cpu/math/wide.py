@@ -6,7 +6,17 @@ numbers are as in IEEE 754.
 
 from __future__ import annotations
 
-from structir.targets.cpu.math.bits import bits_of_double, double_of_bits, fma_double, polynomial
+from typing import Any
+
+from structir.targets.cpu.features import has_wide_vectors
+from structir.targets.cpu.math.bits import (
+    bits_of_double,
+    double_of_bits,
+    fma_double,
+    polynomial,
+    rounded_product,
+    scale_double,
+)
 from structir.targets.cpu.math.double import LN_2, LN_2_HIGH, LN_2_LOW, LOG2_E, ROUNDER
 from structir.targets.cpu.math.options import Number
 
@@ -52,13 +62,16 @@ def power_of_two(exponent: Number) -> Number:
     return double_of_bits((exponent + BIAS) << MANTISSA_BITS)
 
 
-def scaled(value: Number, exponent: Number) -> Number:
+def scaled_twice(value: Number, exponent: Number) -> Number:
     """Computes value * 2**exponent as two products with powers of two, of which only the second one
     may round; correct for subnormal results. The second power is 0 for the exponent -1076."""
     second = ((exponent + 1077) >> 1) & FIELD
     first = (exponent + 2 * BIAS) - second
     first_power = double_of_bits(first << MANTISSA_BITS)
-    return (value * first_power) * double_of_bits(second << MANTISSA_BITS)
+    return rounded_product(value * first_power, double_of_bits(second << MANTISSA_BITS))
+
+
+scaled: Any = scale_double if has_wide_vectors() else scaled_twice
 
 
 def exp(x: Number) -> Number:

@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import structir
 from structir.targets.cpu.scalars import helpers
 from tests.runtime import python_functions
 
@@ -137,3 +138,25 @@ def test_special_values_of_error_functions_and_lgamma():
             if value is not None:
                 np.testing.assert_array_equal(result, value)
                 assert np.isnan(value) or np.signbit(result) == np.signbit(value)
+
+
+LARGE = {"exp": 709.9, "exp2": 1024.5, "expm1": 709.9, "sinh": 710.6, "cosh": 710.6}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "term", ["{} + y", "{} - y", "y - {}", "-{} - y", "{} + y + y", "y * y + {}"]
+)
+@pytest.mark.parametrize("name", LARGE)
+def test_an_overflow_is_infinite_in_sums(name, term, dtype):
+    line = term.format(f"R.{name}(x)")
+    row = f'R.Tensor(("n",), "{dtype}")'
+    module = structir.parse(f"@R.function\ndef main(x: {row}, y: {row}):\n    return {line}\n")
+    large = LARGE[name] / (8 if dtype == "float32" else 1)
+    values = np.array(
+        [large + 1, -large - 1, large, 1e30, -1e30, np.inf, -np.inf, np.nan, 1], dtype
+    )
+    infinities = np.array([np.inf, -np.inf, np.nan], dtype)
+    x, y = (grid.ravel() for grid in np.meshgrid(values, infinities))
+    expected = structir.interpret(module, "main", x, y)
+    np.testing.assert_array_equal(structir.compile(module)["main"](x, y), expected)

@@ -1,0 +1,76 @@
+"""Parameters that options of `jit` select, and the values of static ones."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.lazy import lazy_module
+
+np = lazy_module("numpy")
+Selected = frozenset[int | str]
+
+
+def selected(
+    function: Callable[..., Any], option: str, numbers: Iterable[int], names: Iterable[str]
+) -> Selected:
+    """Returns the keys of parameters in calls: the position, the name, or both.
+
+    Raises DiagnosticError for a position or a name that the function does not have.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a function without a signature
+        return frozenset({*numbers, *names})
+    kinds = {p.kind for p in parameters}
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    keyword = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    keys: set[int | str] = set()
+    for number in numbers:
+        index = number + len(positional) if number < 0 else number
+        is_rest = index >= len(positional) and inspect.Parameter.VAR_POSITIONAL in kinds
+        if not is_rest and not 0 <= index < len(positional):
+            raise _unknown(f"{option}argnums", "position", number, range(len(positional)))
+        keys.add(index)
+        keys |= {p.name for p in positional[index : index + 1] if p.name in keyword}
+    for name in names:
+        if name not in keyword and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise _unknown(f"{option}argnames", "name", name, list(keyword))
+        keys.add(name)
+        keys |= {k for k, p in enumerate(positional) if p.name == name and name in keyword}
+    return frozenset(keys)
+
+
+def _unknown(option: str, kind: str, found: Any, known: Sequence[Any]) -> DiagnosticError:
+    message = f"jit: {option}: expected the {kind} of a parameter, found {found!r}"
+    listed = ", ".join(map(repr, known)) or "none: the function has no such parameters"
+    return DiagnosticError(Diagnostic(message, hint=f"use one of {listed}", code="E1109"))
+
+
+def kept_static(value: Any) -> Any:
+    """Returns a static value to compare later ones with: a copy, if it can be changed."""
+    try:
+        hash(value)
+    except TypeError:
+        return deepcopy(value)
+    return value
+
+
+def same_static(first: Any, second: Any) -> bool:
+    """Whether two static values have the same program: equal values of one type."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(map(same_static, first, second))
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(
+            map(same_static, first.values(), second.values())
+        )
+    if isinstance(first, np.ndarray):
+        return first.dtype == second.dtype and bool(np.array_equal(first, second))
+    if isinstance(first, float):
+        return first.hex() == second.hex()
+    return first is second or bool(first == second)
