@@ -250,9 +250,11 @@ class BoundPlan:
         self.elements_touched = sum(numbers.external) + sum(numbers.elements) + plan.constant_size
         self.is_plain = plan.is_plain
         is_shared = threads > 1 and self.elements_touched >= MIN_SHARED_ELEMENTS
-        self.pool = pool_of(threads) if is_shared else None
-        self.threads = threads if self.pool else 1
+        self.threads = threads if is_shared else 1
         self.chunks = self._chunks()
+        self.pool = pool_of(threads) if any(self.chunks) else None
+        if self.pool is None:
+            self.threads, self.chunks = 1, [0] * len(plan.texts)
         self.bytes_of_one_thread: dict[Buffer, int] = {}
         self.offsets, self.arena_bytes = plan.arena.assign(self._arena_elements())
 
