@@ -166,12 +166,13 @@ def _packing_of_phase(emitter: Emitter, call: LibraryCall) -> str:
         return ""
     named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
     value = emitter.ranges.value
-    if not has_own_products(dtype_of(left.array)) or part.high not in emitter.ranges.values:
+    dtype = dtype_of(left.array)
+    if not has_own_products(dtype) or part.high not in emitter.ranges.values:
         return ""
     low, high = value(part.low), value(part.high)
     first, columns, all_columns = [value(named[n]) for n in ("first", "columns", "all_columns")]
     if first == 0 and columns == all_columns:
-        return "few_rows"
+        return "paired" if few_rows_shapes(dtype) == paired_shapes(dtype) else "few_rows"
     before = None if first is None or low is None else first - low
     if not isinstance(before, int) or low is None or high is None or columns != high - low:
         return ""

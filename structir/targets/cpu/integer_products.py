@@ -23,11 +23,11 @@ from structir.targets.cpu.integer_tiles import (
 from structir.targets.cpu.objects import symbol_builders
 from structir.targets.cpu.packed_layout import (
     ALIGNMENT,
+    beside_name,
     fill_with_zeros,
     load_tiles,
     panel_widths,
     pass_packed_panels,
-    row_name,
 )
 from structir.targets.cpu.tiles import TileShape
 
@@ -92,7 +92,7 @@ def _as_word(code: FunctionCode, value: str, kind: str, group: Grouping) -> str:
 
 symbol_builders |= {
     PANEL: _load_panels,
-    row_name(PANEL): _load_panels,
+    beside_name(PANEL): _load_panels,
     PRODUCT: _load_product,
 }
 

@@ -31,7 +31,7 @@ class UnknownCPUError(ValueError):
 
 def features_in_child(name: str, features: str) -> frozenset[str]:
     """Returns the features of the named CPU with `features` added or removed."""
-    command = [sys.executable, __file__, name, features]
+    command = [sys.executable, "-P", __file__, name, features]  # `math` is not the package here
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode or UNKNOWN in done.stderr or name == "help":

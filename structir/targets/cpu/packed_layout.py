@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import attrs
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
@@ -21,13 +22,13 @@ from structir.targets.cpu.arithmetic import ElementPointer, FunctionCode, Predic
 from structir.targets.cpu.code_generation import compile_ir
 from structir.targets.cpu.objects import load_or_build
 from structir.targets.cpu.tiles import (
-    PANELS_PER_ROW_TILE,
+    MOST_PANELS,
     PanelFunction,
     TileFunction,
     TileShape,
     few_rows_shapes,
     paired_shapes,
-    row_tile_shape,
+    panel_shapes,
     tile_shapes,
 )
 
@@ -36,6 +37,7 @@ ALIGNMENT = 64
 AHEAD = 8  # prefetch distance in lines,
 LINE = 16  # and step in elements, at least a cache line
 MOST_PARTS = 4  # tiles of a panel that share its prefetches
+REGISTERS = 16  # of vectors; AVX-512 has twice as many
 
 
 def lanes_of(dtype: str) -> int:
@@ -73,7 +75,7 @@ def equal_panels(
 def packed(matrix: NDArray[Any]) -> NDArray[Any]:
     """Packs a matrix (terms, columns) into panels, padded with zeros and aligned to a cache
     line."""
-    return _in_panels(matrix, panel_widths(matrix.shape[1], tile_shapes(matrix.dtype.name)))
+    return _in_panels(matrix, panel_widths(matrix.shape[1], panel_shapes(matrix.dtype.name)))
 
 
 def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
@@ -258,18 +260,34 @@ def load_tiles(
 ) -> None:
     """Builds the tile functions and registers two symbols.
 
-    `name` processes all rows of one panel; `name` with `_row` one row over several panels.
+    `name` processes all rows of one panel; `name` with `_beside` few rows of several panels.
     """
-    names = [name, row_name(name)]
+    names = [name, beside_name(name)]
     text = partial(tiles_text, name, shapes, tile, in_panels=True)
     code = load_or_build(key, lambda: compile_ir(text(), names))
     for symbol, address in zip(names, code.addresses, strict=True):
         llvm.add_symbol(symbol, address)
 
 
-def row_name(name: str) -> str:
-    """Returns the symbol of the tile function of one row over several panels."""
-    return f"{name}_row"
+def beside_name(name: str) -> str:
+    """Returns the symbol of the function of few rows of several panels."""
+    return f"{name}_beside"
+
+
+def panels_of_rows(shape: TileShape) -> dict[int, int]:
+    """Returns the number of the widest panels that one tile of few rows reads, by its rows: with
+    few accumulators for one panel, multiply-adds would wait for each other."""
+    most = max([s.rows[0] * s.vectors for s in (shape, *tile_shapes(shape.dtype))])
+    is_wide = shape.lanes * np.dtype(shape.dtype).itemsize == ALIGNMENT
+    registers = REGISTERS * 2 if is_wide else REGISTERS
+    operands = 2 if shape.dtype == "int32" else 1  # and products before they are added
+    result = {1: MOST_PANELS}
+    for rows in range(2, shape.rows[0]):
+        for count in (2, MOST_PANELS):
+            totals = rows * shape.vectors * count
+            if totals <= most and totals + rows + operands <= registers:
+                result[rows] = count
+    return result
 
 
 def tiles_text(
@@ -280,21 +298,37 @@ def tiles_text(
     in_panels: bool = False,
 ) -> str:
     """Returns the tile functions of all sizes as LLVM IR. With `prefetching`, the widest ones also
-    exist with prefetches; with `in_panels`, there is one of one row over several panels."""
+    exist with prefetches; with `in_panels`, there are some of few rows of several panels."""
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     tiles = {(s.vectors, r): tile(module, s, r) for s in shapes for r in s.rows}
     widest, more = shapes[-1], dict[tuple[int, int], TileFunction]()
     for rows in widest.rows if prefetching or in_panels else ():
         more[widest.vectors, rows] = tile(module, widest, rows, prefetching=True)
-    functions = [*tiles.values(), *more.values()]
-    if in_panels:
-        shape = row_tile_shape(shapes)
-        functions.append(tile(module, shape, 1, panels=PANELS_PER_ROW_TILE, name=row_name(name)))
-    for function in functions:
+    beside = dict[int, TileFunction]()
+    for rows, panels in panels_of_rows(widest).items() if in_panels else ():
+        shape = attrs.evolve(widest, vectors=widest.vectors * panels)
+        own_name = f"{beside_name(name)}_{rows}"
+        beside[rows] = tile(module, shape, rows, panels=panels, name=own_name)
+    for function in [*tiles.values(), *more.values(), *beside.values()]:
         function.write()
     PanelFunction(module, tiles, name, more).write()
+    if in_panels:
+        _write_beside(module, beside_name(name), beside)
     return str(module)
+
+
+def _write_beside(module: ir.Module, name: str, tiles: dict[int, TileFunction]) -> None:
+    """Emits the function of few rows of several panels: a tile's arguments, and the rows."""
+    kind = tiles[1].function.function_type
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*kind.args, WORD]), name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    *passed, rows = function.args
+    for height, tile in tiles.items():
+        with builder.if_then(builder.icmp_signed("==", rows, ir.Constant(WORD, height))):
+            builder.call(tile.function, passed)
+            builder.ret_void()
+    builder.ret_void()
 
 
 def pass_packed_panels(
@@ -314,23 +348,26 @@ def pass_packed_panels(
     columns and terms.
     """
     lanes, most = shapes[0].lanes, len(shapes)
-    widest, wide = lanes * most, lanes * most * PANELS_PER_ROW_TILE
+    widest, together = lanes * most, panels_of_rows(shapes[-1])
     panels, size, start = right
     c, c_row, adds = out
     rows, n, terms = sizes
-    column = code.cell(0)
+    column, count = code.cell(0), code.choice(rows.equals(1), MOST_PANELS, 0)
+    for height in list(together)[1:]:
+        count = code.choice(rows.equals(height), together[height], count)
+    wide = count * widest
 
     def are_wide() -> Predicate:
         rest = n - column.value
         last = panel_registers(rest - wide + widest, lanes, most, code.choice)
         is_full: Predicate = last >= most  # the last one is not narrower
-        return rows.equals(1) & (rest >= wide) & is_full
+        return (count > 0) & (rest >= wide) & is_full
 
     with code.repeat(are_wide):
         j0 = column.value
         lines = panels.at(j0 * size + start * widest)
-        row = (lines, widest, c.at(j0), c_row, terms, wide, adds)
-        code.call_symbol(row_name(name), *left, *row, size * widest)
+        several = (lines, widest, c.at(j0), c_row, terms, wide, adds)
+        code.call_symbol(beside_name(name), *left, *several, size * widest, rows)
         column.set(j0 + wide)
     for j0, registers, width in each_panel(code, n, shapes, column.value):
         lines, columns = panels.at(j0 * size + start * width), code.smaller(width, n - j0)

@@ -20,6 +20,7 @@ from structir.targets.cpu.objects import load_or_build, symbol_builders
 from structir.targets.cpu.packed_layout import (
     ROW_BLOCK,
     TERM_BLOCK,
+    beside_name,
     copy_lines,
     copy_panels,
     each_panel,
@@ -30,7 +31,6 @@ from structir.targets.cpu.packed_layout import (
     packed_product_text,
     panel_registers,
     prefetched,
-    row_name,
     selected,
     tiles_text,
     write_transpose,
@@ -44,6 +44,7 @@ from structir.targets.cpu.tiles import (
     cut_shapes,
     few_rows_shapes,
     paired_shapes,
+    panel_shapes,
     tile_shapes,
 )
 
@@ -379,14 +380,15 @@ def _load_part(name: str, dtype: str) -> None:
 
 @cache
 def _load_panels(dtype: str) -> None:
-    shapes = tile_shapes(dtype)
+    shapes = panel_shapes(dtype)
     load_tiles(f"structir_panel_{dtype}", shapes, f"tiles {shapes}", TileFunction)
 
 
 @cache
 def _load_ordered_panels(dtype: str) -> None:
-    shapes = tile_shapes(dtype)
-    load_tiles(f"structir_{ORDERED}_{dtype}", shapes, f"ordered tiles {shapes}", OrderedTile)
+    shapes, name = tile_shapes(dtype), f"structir_{ORDERED}_{dtype}"
+    text = partial(tiles_text, name, shapes, OrderedTile, prefetching=True)
+    _load_text(f"ordered tiles {shapes}", name, text)
 
 
 @cache
@@ -476,7 +478,7 @@ symbol_builders |= {
     for dtype in DTYPES
 }
 symbol_builders |= {
-    row_name(f"structir_{name}_{dtype}"): partial(LOADERS[name], dtype)
-    for name in ("panel", "paired_panel", "few_rows_panel", ORDERED)
+    beside_name(f"structir_{name}_{dtype}"): partial(LOADERS[name], dtype)
+    for name in ("panel", "paired_panel", "few_rows_panel")
     for dtype in DTYPES
 }

@@ -6,7 +6,7 @@ Each term adds the products of a broadcast left element and the registers of a r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -52,17 +52,23 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
     return ()
 
 
+def panel_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """Returns the shapes of tiles of panels: of each height, so that few rows are one tile."""
+    shapes = tile_shapes(dtype)
+    return tuple([attrs.evolve(s, rows=tuple(range(s.rows[0], 0, -1))) for s in shapes])
+
+
 def paired_shapes(dtype: str) -> tuple[TileShape, ...]:
     """Returns the shapes of tiles of at most two registers, whose panels split into more parts."""
-    return tile_shapes(dtype)[:2]
+    return panel_shapes(dtype)[:2]
 
 
 def few_rows_shapes(dtype: str) -> tuple[TileShape, ...]:
-    """Returns the shapes of tiles of products that often have few rows. Without AVX-512, three
-    registers per row and up to 4 rows: 8 rows are two tiles with 12 totals each, and a term has
-    fewer loads than in tiles of two registers. Parts of their panels begin at few columns."""
-    shapes = tile_shapes(dtype)
-    if len(shapes) != 2:
+    """Returns the shapes of tiles of products that often have few rows; parts of their panels begin
+    at few columns. Without AVX-512, they have three registers per row and up to 4 rows: 8 rows are
+    two tiles with 12 totals each, and a term has fewer loads than in tiles of two registers."""
+    shapes = paired_shapes(dtype)
+    if len(tile_shapes(dtype)) != 2:
         return shapes
     return (*shapes, attrs.evolve(shapes[-1], vectors=3, rows=(4, 3, 2, 1)))
 
@@ -85,20 +91,14 @@ def tile_name(shape: TileShape, rows: int) -> str:
 
 NEAR, NEXT = 2, 3  # prefetch localities: L2 and L1
 CACHE_LINE = 64  # bytes
-AHEAD = 16  # prefetch distance of one row over panels, in registers
-PANELS_PER_ROW_TILE = 4  # enough accumulators and streams to hide latency
+AHEAD = 16  # prefetch distance of few rows over several panels, in registers
+MOST_PANELS = 4  # of a tile: enough accumulators and streams to hide latency
 
 
 def columns_together(dtype: str) -> int:
     """Returns the number of columns of packed panels at whose multiples a block of columns may
     begin: no tile reads panels on both sides."""
-    return row_tile_shape(tile_shapes(dtype)).columns
-
-
-def row_tile_shape(shapes: tuple[TileShape, ...]) -> TileShape:
-    """Returns the shape of the tile of one row over several of the widest panels."""
-    widest = shapes[-1]
-    return attrs.evolve(widest, vectors=widest.vectors * PANELS_PER_ROW_TILE, rows=(1,))
+    return tile_shapes(dtype)[-1].columns * MOST_PANELS
 
 
 class TileFunction:
@@ -193,17 +193,33 @@ class TileFunction:
         builder = self.builder
         line = builder.gep(self.b, [self._start_of(term)])
         load = self._load_inside if self.cut else self._load
-        if self.panels > 1:  # first: each later load has one use, and becomes its operand
-            self._prefetch_next(term, line)
+        if self.panels > 1:
+            return self._added_beside(term, line, lines, totals)
         right = [load(line, v) for v in range(self.shape.vectors)]
-        if self.panels <= 1:
-            self._prefetch_next(term, line)
-        step = builder.mul(term, self.a_column)
+        self._prefetch_next(term, line)
         sums = []
-        for row, own in zip(totals, lines, strict=True):
-            left = self._splat(builder.load(builder.gep(own, [step])))
+        for left, row in zip(self._left(term, lines), totals, strict=True):
             sums.append([self._sum(left, *both) for both in zip(right, row, strict=True)])
         return sums
+
+    def _added_beside(
+        self, term: Any, line: Any, lines: list[Any], totals: list[list[Any]]
+    ) -> list[list[Any]]:
+        """Emits the accumulation in several panels: register by register of their lines, since
+        there are none for all of these. A load with one use becomes its operand."""
+        self._prefetch_next(term, line)
+        left, sums = list(self._left(term, lines)), [list[Any]() for _ in totals]
+        for v in range(self.shape.vectors):
+            right = self._load(line, v)
+            for own, row, row_sums in zip(left, totals, sums, strict=True):
+                row_sums.append(self._sum(own, right, row[v]))
+        return sums
+
+    def _left(self, term: Any, lines: list[Any]) -> Iterator[Any]:
+        """Emits the left elements of a term, each in all lanes of a register."""
+        step = self.builder.mul(term, self.a_column)
+        for line in lines:
+            yield self._splat(self.builder.load(self.builder.gep(line, [step])))
 
     def _sum(self, left: Any, right: Any, total: Any) -> Any:
         """Returns a register of totals plus products."""

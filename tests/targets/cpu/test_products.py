@@ -21,8 +21,19 @@ from structir.targets.cpu.blas import multiply_matrices
 from structir.targets.cpu.intrinsics import POINTERS
 from structir.targets.cpu.kinds import INDEX, NOTHING
 from structir.targets.cpu.objects import require_symbol
-from structir.targets.cpu.packed_layout import equal_panels, panel_widths
-from structir.targets.cpu.tiles import TileShape, tile_shapes
+from structir.targets.cpu.packed_layout import (
+    equal_panels,
+    panel_widths,
+    panels_of_rows,
+)
+from structir.targets.cpu.tiles import (
+    BUSY,
+    TileShape,
+    few_rows_shapes,
+    paired_shapes,
+    panel_shapes,
+    tile_shapes,
+)
 from tests.runtime.python_functions import compiled
 
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
@@ -157,8 +168,8 @@ def test_blocks_of_rows_and_panels(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_row_meets_panels_side_by_side(dtype):
-    """The same sums, in the same order, as in a row among others."""
+def test_few_rows_meet_panels_side_by_side(dtype):
+    """The same sums, in the same order, as in rows among others."""
     random = np.random.default_rng(0)
     ends = [(columns, 9) for columns in (97, 100, 104, 193, 200, 208)]  # a narrower panel last
     for columns, terms in ((421, 33), (192, 1100), (50, 5), (200, 0), *ends):
@@ -171,7 +182,22 @@ def test_a_row_meets_panels_side_by_side(dtype):
         rows = random.standard_normal((9, terms)).astype(dtype)
         together = main(rows)
         np.testing.assert_allclose(together, rows @ w, rtol=1e-3, atol=1e-4)
-        assert all((main(rows[i : i + 1]) == together[i]).all() for i in range(2))
+        for count in range(1, 9):
+            assert (main(rows[:count]) == together[:count]).all()
+            assert (main(rows[-count:]) == together[-count:]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shapes", [panel_shapes, paired_shapes, few_rows_shapes])
+def test_rows_of_one_tile_read_panels_once_and_hide_latency(shapes, dtype):
+    """There is a tile of each height, with enough totals for multiply-adds in flight."""
+    if not products.has_own_products(dtype):
+        pytest.skip("no wide fused multiply-add here")
+    for shape in shapes(dtype):
+        assert {*shape.rows} == {*range(1, shape.rows[0] + 1)}
+    widest = shapes(dtype)[-1]
+    panels = panels_of_rows(widest)
+    assert all(panels.get(r, 1) * r * widest.vectors >= BUSY for r in range(1, widest.rows[0] + 1))
 
 
 LINES = pytest.mark.skipif(

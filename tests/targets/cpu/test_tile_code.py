@@ -127,7 +127,7 @@ def texts() -> Iterator[tuple[str, str]]:
         yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
         few = highest(few_rows_shapes("float32"))
         yield "panels for few rows", tiles_text("panel", few, TileFunction, in_panels=True)
-        yield "ordered", tiles_text("panel", highest(shapes), OrderedTile, in_panels=True)
+        yield "ordered", tiles_text("panel", highest(shapes), OrderedTile, prefetching=True)
         yield "lines", tiles_text("lines", highest(shapes[-1:]), LineTile, prefetching=True)
         yield "pixels", pixel_tiles_text(shapes, "pixels", 72)
 
