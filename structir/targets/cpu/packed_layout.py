@@ -298,15 +298,18 @@ def tiles_text(
     in_panels: bool = False,
 ) -> str:
     """Returns the tile functions of all sizes as LLVM IR. With `prefetching`, the widest ones also
-    exist with prefetches; with `in_panels`, there are some of few rows of several panels."""
+    exist with prefetches; with `in_panels`, there are some of few rows of several panels, and
+    higher ones with prefetches."""
     module = ir.Module(name)
     module.triple = llvm.get_process_triple()
     tiles = {(s.vectors, r): tile(module, s, r) for s in shapes for r in s.rows}
     widest, more = shapes[-1], dict[tuple[int, int], TileFunction]()
-    for rows in widest.rows if prefetching or in_panels else ():
-        more[widest.vectors, rows] = tile(module, widest, rows, prefetching=True)
     beside = dict[int, TileFunction]()
-    for rows, panels in panels_of_rows(widest).items() if in_panels else ():
+    counts = panels_of_rows(widest) if in_panels else {}
+    for rows in widest.rows if prefetching or in_panels else ():
+        if rows not in counts:
+            more[widest.vectors, rows] = tile(module, widest, rows, prefetching=True)
+    for rows, panels in counts.items():
         shape = attrs.evolve(widest, vectors=widest.vectors * panels)
         own_name = f"{beside_name(name)}_{rows}"
         beside[rows] = tile(module, shape, rows, panels=panels, name=own_name)

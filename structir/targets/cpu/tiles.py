@@ -53,14 +53,21 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
 
 
 def panel_shapes(dtype: str) -> tuple[TileShape, ...]:
-    """Returns the shapes of tiles of panels: of each height, so that few rows are one tile."""
-    shapes = tile_shapes(dtype)
-    return tuple([attrs.evolve(s, rows=tuple(range(s.rows[0], 0, -1))) for s in shapes])
+    """Returns the shapes of tiles of panels."""
+    return _of_each_height(tile_shapes(dtype))
 
 
 def paired_shapes(dtype: str) -> tuple[TileShape, ...]:
     """Returns the shapes of tiles of at most two registers, whose panels split into more parts."""
-    return panel_shapes(dtype)[:2]
+    return _of_each_height(tile_shapes(dtype)[:2])
+
+
+def _of_each_height(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:
+    """Returns shapes of which the widest one has all heights, so that few rows are one tile."""
+    if not shapes:
+        return ()
+    *narrow, widest = shapes
+    return (*narrow, attrs.evolve(widest, rows=tuple(range(widest.rows[0], 0, -1))))
 
 
 def few_rows_shapes(dtype: str) -> tuple[TileShape, ...]:
