@@ -122,13 +122,12 @@ class ElementPointer:
         value = self.code.value(f"load {vector}, ptr {source.name}, {alignment}")
         self.code.run(f"store {vector} {value}, ptr {self.name}, {alignment}")
 
-    def copy_part_of_vector(self, source: ElementPointer, count: Word, lanes: int) -> None:
-        """Stores a vector: the first elements of the source, fewer than a register has lanes, then
-        zeros."""
+    def copy_part_of_vector(self, source: ElementPointer, mask: str, lanes: int) -> None:
+        """Stores a vector: elements of the source in the lanes of a mask, zeros in the others."""
         code, vector = self.code, f"<{lanes} x {self.kind}>"
-        mask = (f"<{lanes} x i1>", code.lanes_below(count, lanes))
         suffix, alignment = f"v{lanes}{SUFFIXES[self.kind]}.p0", ("i32", str(self.bytes))
-        places = [("ptr", source.name), alignment, mask, (vector, "zeroinitializer")]
+        chosen = (f"<{lanes} x i1>", mask)
+        places = [("ptr", source.name), alignment, chosen, (vector, "zeroinitializer")]
         value = code.call(f"llvm.masked.load.{suffix}", vector, places)
         code.run(f"store {vector} {value}, ptr {self.name}, align {self.bytes}")
 

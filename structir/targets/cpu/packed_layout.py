@@ -160,10 +160,11 @@ def copy_lines(
     """
     terms, columns, width, row = sizes
     whole = columns.rounded_down(lanes)
+    last = code.lanes_below(columns - whole, lanes)
     for t in code.each(0, terms):
         to, line = panel.at(t * width), source.at(t * row)
         copy_registers(code, to, line, whole, lanes)
-        to.at(whole).copy_part_of_vector(line.at(whole), columns - whole, lanes)
+        to.at(whole).copy_part_of_vector(line.at(whole), last, lanes)
         for j in code.each(whole + lanes, width, lanes):
             to.at(j).clear_vector(lanes)
 

@@ -103,8 +103,11 @@ def pass_panels(
         registers = panel_registers(n - first, lanes, most, code.choice)
         width = registers * lanes
         columns, lines = code.smaller(width, n - first), b.at(first * b_column)
-        most_panels = code.larger(room // (width * terms), 1)
-        many = code.smaller(most_panels, equal_panels(n - first, lanes, most, code.choice))
+        together = code.cell(equal_panels(n - first, lanes, most, code.choice))
+        with code.when((together.value > 1).name):  # a division takes as long as a small product
+            most_panels = code.larger(room // (width * terms), 1)
+            together.set(code.smaller(most_panels, together.value))
+        many = together.value
         is_packed = code.cell(1)
         lengths = (terms, columns, width, b_row)
         with code.cases() as when:
@@ -144,13 +147,14 @@ def pass_rows(
     rows, registers, columns, terms, many = sizes
     width, height, dtype = registers * shapes[0].lanes, shapes[-1].rows[0], shapes[0].dtype
     name = f"structir_{tiles}_{dtype}"
-    strips = (rows * terms + (STRIP // a.bytes - 1)) // (STRIP // a.bytes)
-    strip = (rows + (strips * height - 1)) // (strips * height) * height
+    together = code.cell(ROW_BLOCK)
     in_strips = is_packed & (many > FEW_PANELS) & (terms > MORE_UNPACKED[-1])
-    together = code.choice(in_strips, strip, ROW_BLOCK)
+    with code.when(in_strips.name):
+        strips = (rows * terms + (STRIP // a.bytes - 1)) // (STRIP // a.bytes)
+        together.set((rows + (strips * height - 1)) // (strips * height) * height)
     step, parts = code.choice(is_packed, width, b_row), code.choice(is_packed, 0, 1)
-    for i0 in code.each(0, rows, together):
-        some = code.smaller(rows - i0, together)
+    for i0 in code.each(0, rows, together.value):
+        some = code.smaller(rows - i0, together.value)
         block = (a.at(i0 * a_row), a_row, a_column)
         for p in code.each(0, many):
             source, to = lines.at(p * width), c.at(i0 * c_row + p * width)
