@@ -36,7 +36,7 @@ from structir.targets.cpu.tiles import columns_together, tile_shapes
 ROWS = 128  # rows of a block with packed right operands
 MORE_ROWS = 256  # if they are packed for each block
 TILES = 5  # of rows, if several products read their packed right operands for each block,
-APART = 1  # and rows between its values: writes 4096 bytes apart would wait for each other
+GAP = 16  # and elements between its lines: those 4096 bytes apart would evict each other
 FEWER_ROWS = 24  # if a row is a whole image
 FEWEST_POINTS = 48  # of a line alone: its last tiles may be narrow
 COLUMNS = (256, 384)  # of a block whose right operand is packed for it: AVX2, AVX-512,
@@ -341,7 +341,7 @@ class BlockSchedule:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
             sizes, columns = self._line(stage, [stage.out.shape[k] for k in inner]), None
-            height: Dim = self.height + self.slack + APART * self._has_constants
+            height: Dim = self.height + self.slack
             if self.split is not None:
                 height = dims.select(self.split.joins, self.split.few, height)
                 axes = [self._axis_of(stage.write[k]) for k in inner]
@@ -353,7 +353,8 @@ class BlockSchedule:
         """Returns the shape of a row of a block, gaps between columns included."""
         contraction = self.products.get(stage)
         if contraction is None or not contraction.windows or contraction.weights is not None:
-            return sizes
+            gap = GAP if self._has_constants else 0
+            return [*sizes[:-1], *[size + gap for size in sizes[-1:]]]
         steps = contraction.column_steps
         return [sizes[0], *[exact_quotient(a, b) or 0 for a, b in pairwise(steps)]]
 
