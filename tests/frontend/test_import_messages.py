@@ -190,7 +190,7 @@ def test_intermediate_values_get_no_edit_of_an_input(nodes: Any) -> None:
 def test_strings_for_ops_on_numbers_are_named_as_such() -> None:
     words = np.array([["a", "b"], ["c", "a"]], object)
     strings = helper.make_tensor_value_info("x", TensorProto.STRING, [2, 2])
-    with pytest.raises(DiagnosticError, match="operand 0 .*expected numbers, found strings") as e:
+    with pytest.raises(DiagnosticError, match=r"operand 0 .*expected numbers, found strings") as e:
         from_onnx(made([node("Cast", "x", "y", to=TensorProto.FLOAT)], [strings], ["y"]))
     assert "pass numbers for the strings of `x`" in str(e.value.diagnostics[0].hint)
     module = from_onnx(made([node("Flatten", "x", "y")], [strings], ["y"]))
