@@ -447,6 +447,10 @@ def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
         return definition.reference(call, args)
     except DiagnosticError as error:
         where = f" at {call.span}" if call.span is not None else ""
+        if any([isinstance(arg, np.ndarray) and arg.dtype.kind in "OSU" for arg in args]):
+            message = f"{_callee_name(call.op)}{where}: expected numbers, found strings or objects"
+            edit = "pass numbers for them: `np.unique(x, return_inverse=True)[1]`"
+            raise ShapeMismatchError(f"{message}\nhelp: {edit}", code="E0703") from error
         code = error.diagnostics[0].code
         code = code if code in RUN_TIME_CODES else ""
         raise ShapeMismatchError(f"at run time{where}: {error}", code=code) from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from structir.errors import DiagnosticError
+import structir
+from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.frontend.onnx import OnnxNode, from_onnx, onnx_op
 from structir.frontend.onnx_backend import Backend
 from structir.script import R
@@ -183,3 +185,18 @@ def test_intermediate_values_get_no_edit_of_an_input(nodes: Any) -> None:
     inputs = [value("x", ["a", "b", "c"]), value("s", ["k"], INT64)]
     inputs.append(value("i", ["p", "q", "r"], INT64))
     assert diagnostic_of(made(nodes, inputs, ["y"])).hint is None
+
+
+def test_strings_for_ops_on_numbers_are_named_as_such() -> None:
+    words = np.array([["a", "b"], ["c", "a"]], object)
+    strings = helper.make_tensor_value_info("x", TensorProto.STRING, [2, 2])
+    with pytest.raises(DiagnosticError, match=r"operand 0 .*expected numbers, found strings") as e:
+        from_onnx(made([node("Cast", "x", "y", to=TensorProto.FLOAT)], [strings], ["y"]))
+    assert "pass numbers for the strings of `x`" in str(e.value.diagnostics[0].hint)
+    module = from_onnx(made([node("Flatten", "x", "y")], [strings], ["y"]))
+    message = r"reshape.*: expected numbers, found strings or objects \[E0703\]\nhelp: pass numbers"
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(ShapeMismatchError, match=message):
+            run(words)
+        numbers = np.unique(words, return_inverse=True)[1]
+        assert np.array_equal(run(numbers), numbers)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 import attrs
 import numpy as np
 import onnx
-from onnx import AttributeProto, GraphProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
@@ -190,6 +190,9 @@ class OnnxNode:
         hint = None
         if value is not None and isinstance(value.expr, Var) and value.expr.name in value.sources:
             name = value.expr.name
+            if field == "dtype" and _has_strings(value):
+                hint = f"pass numbers for the strings of `{name}`, and run this node before"
+                self.fail(f"operand {self.label(index)}: expected numbers, found strings", hint)
             declaration = f'helper.make_tensor_value_info("{name}", TensorProto.FLOAT, ["n", 4])'
             if field == "rank":
                 declaration = f'from_onnx(model, shapes={{"{name}": ("n", 4)}})'
@@ -394,6 +397,11 @@ def alternatives(options: Iterable[Any]) -> str:
     """Returns options as `a, b or c`."""
     *first, last = map(str, options)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def _has_strings(value: OnnxValue) -> bool:
+    declared = value.onnx_type
+    return declared is not None and declared.tensor_type.elem_type == TensorProto.STRING
 
 
 def _fix_inputs(sources: frozenset[str]) -> str | None:
