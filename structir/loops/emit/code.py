@@ -24,7 +24,7 @@ from structir.loops.emit.streams import finish_streams, only_filled
 from structir.loops.products.contraction import MatrixForm
 from structir.loops.program.kernel_table import Site
 from structir.system.cache import digest
-from structir.targets.cpu.code_generation import ENTRY, Assembled
+from structir.targets.cpu.code_generation import ENTRY, ROLLED_LOOPS, Assembled
 from structir.targets.cpu.objects import SOURCE_HEAD
 
 ALL_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
@@ -174,12 +174,13 @@ def _text(
         loads.append(f"%w{k} = getelementptr i64, ptr %table, i64 {k}")
         loads += [] if is_report else [f"%x{k} = load {kind}, ptr %w{k}"]
         values.append(f"{kind} {'%w' if is_report else '%x'}{k}")
+    attributes = ATTRIBUTES if emitter.unrolls else f"{ATTRIBUTES} {ROLLED_LOOPS}"
     arguments = ", ".join([*values, "i64 %lo", "i64 %hi"])
     return "\n".join(
         [
             f'target triple = "{llvm.get_process_triple()}"',
             *asm.declared.values(),
-            f"define internal i32 @body({', '.join(params)}) noinline nounwind {ATTRIBUTES} {{",
+            f"define internal i32 @body({', '.join(params)}) noinline nounwind {attributes} {{",
             "entry:",
             *same,
             *asm.entry,

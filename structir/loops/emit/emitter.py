@@ -103,6 +103,8 @@ class Emitter:
         self.only_filled: frozenset[Var] = frozenset()  # that may have such stores
         self.is_whole = False  # whether a kernel with parts runs for its whole range
         self.has_phases = False  # whether it runs in phases
+        # whether LLVM unrolls loops without a mark; kernels that share their code differ in lengths
+        self.unrolls = not is_generated or varying is not None
         self.panels: dict[Var, tuple[Var, MatrixForm, str]] = {}  # packed parts of constants
         self.unpacked: set[Var] = set()  # constants that are also read as they are
         self.rooms: dict[str, Var] = {}  # memory of library functions, by dtypes

@@ -46,14 +46,18 @@ from structir.loops.emit.short_loops import LANES, gains_from_masks, stays_rolle
 from structir.loops.emit.streams import streaming_loop
 from structir.loops.program.buffer import element_bytes
 from structir.loops.program.kernel_table import dtype_of
+from structir.loops.schedule.accesses import is_same
 from structir.loops.schedule.loop_tree import statements_of
-from structir.targets.cpu.assembly import STORED, store
+from structir.targets.cpu.assembly import ROLLED, STORED, UNROLLED, store
 from structir.targets.cpu.features import cpu_features
 from structir.targets.cpu.unaligned_sums import WHOLE_BYTES
 
 ONE = Literal(1, "int64")
+UNROLLED_WORK = 100  # of all vectors of a loop, in operations, that LLVM unrolls
 # lets LLVM unroll a loop after it is vectorized, though not before
 UNROLLED_VECTORS = '!"llvm.loop.vectorize.followup_vectorized", !{!"llvm.loop.isvectorized", i32 1}'
+
+WHOLLY_UNROLLED_VECTORS = f"{UNROLLED_VECTORS}, !{{{UNROLLED}}}"
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
@@ -81,8 +85,12 @@ def _emit_loop(emitter: Emitter, loop: For) -> None:
 
 def _fills_table(emitter: Emitter, loop: For) -> bool:
     """Whether a loop around all others only writes a table of integers: it takes little time."""
-    if not any(statement is loop for statement in emitter.kernel.body):
-        return False
+    is_outermost = any(statement is loop for statement in emitter.kernel.body)
+    return is_outermost and _writes_table(emitter, loop)
+
+
+def _writes_table(emitter: Emitter, loop: For) -> bool:
+    """Whether a loop, or the only loop in it, only writes a table of integers."""
     innermost: tuple[KernelStatement, ...] = (loop,)
     while isinstance(innermost[0], For) and len(innermost) == 1:
         innermost = innermost[0].body
@@ -97,6 +105,8 @@ def _emit(emitter: Emitter, loop: For) -> None:
         low, high = emitter.index(loop.start), emitter.index(loop.stop)
     length, most = emitter.ranges.length(loop), emitter.ranges.most(loop)
     known = emitter.ranges.enter(loop)
+    if not any(isinstance(s, For) for s in loop.body):
+        emitter.unrolls |= _gains_from_unrolling(emitter, loop, length)
     if emitter.kernel.part is not None:
         _check_ends(emitter, loop, low, high)
     stream = streaming_loop(emitter, loop)
@@ -112,7 +122,7 @@ def _emit(emitter: Emitter, loop: For) -> None:
         _vectors_and_remainder(emitter, loop, low, high, partial(round_of, emitter, loop))
     elif abs(loop.step) == 1:
         mark = emitter.asm.masked_loop() if _gains_from_masks(loop, low, high) else ""
-        mark = mark or _mark_of_outer(emitter, loop)
+        mark = mark or _unrolling_mark(emitter, loop)
         emitter.asm.count(low, high, loop.step, partial(round_of, emitter, loop), mark)
     else:
         _in_steps(emitter, loop, low, high)
@@ -143,7 +153,7 @@ def _in_vectors(emitter: Emitter, loop: For, low: int, high: int) -> None:
             mark = emitter.asm.masked_loop(is_rolled)
         elif stays_rolled(last - first):
             properties = _at_once(emitter, loop, last - first) or [UNROLLED_VECTORS]
-            mark = emitter.asm.loop_mark('!"llvm.loop.unroll.disable"', *properties)
+            mark = emitter.asm.loop_mark(ROLLED, *properties)
         elif emitter.vector_bytes < WHOLE_BYTES:
             properties = _at_once(emitter, loop, last - first)
             mark = emitter.asm.loop_mark(*properties) if properties else ""
@@ -184,7 +194,7 @@ def _of_constant_length(emitter: Emitter, loop: For, low: str, length: int) -> N
         _vectors_and_remainder(emitter, loop, "0", stop, body)
     else:
         mark = asm.masked_loop() if _gains_from_masks(loop, "0", stop) else ""
-        asm.count("0", stop, 1, body, mark)
+        asm.count("0", stop, 1, body, mark or _unrolling_mark(emitter, loop))
 
 
 def _of_whole_blocks(emitter: Emitter, loop: For, ends: tuple[str, str], length: int) -> None:
@@ -247,22 +257,57 @@ def _in_steps(emitter: Emitter, loop: For, low: str, high: str) -> None:
         operation = "add" if loop.step > 0 else "sub"
         round_of(emitter, loop, asm.integer(f"{operation}{flag}", low, offset))
 
-    asm.count("0", count, 1, body, _mark_of_outer(emitter, loop))
+    asm.count("0", count, 1, body, _unrolling_mark(emitter, loop))
 
 
-def _mark_of_outer(emitter: Emitter, loop: For) -> str:
-    """The mark of a loop around others that LLVM must not unroll: around loops over registers or
-    vectors, if its range depends on data, since it may be short; and around longer loops, where
-    copies only take compile time."""
+def _unrolling_mark(emitter: Emitter, loop: For) -> str:
+    """The mark of a loop that LLVM must not unroll: around loops over registers or vectors, if its
+    range depends on data, since it may be short; around longer loops; a longer loop that only
+    copies, or computes much; and a loop that fills a table. Their copies take compile time and
+    gain nothing. Or that of a longer loop of constant length whose vectors LLVM must unroll."""
     inner = [s for s in loop.body if isinstance(s, For)]
     has_vectors = any(s.kind == VECTOR for s in inner)
     if inner and (emitter.registers or has_vectors) and emitter.depends_on_data(loop):
-        return emitter.asm.loop_mark('!"llvm.loop.unroll.disable"')
+        return emitter.asm.loop_mark(ROLLED)
     # kernels that share their code differ in lengths
     is_shared = emitter.varying is not None
-    if not is_shared and any((emitter.ranges.length(s) or 0) > LANES for s in inner):
-        return emitter.asm.loop_mark('!"llvm.loop.unroll.runtime.disable"')
-    return ""
+    longest = max([emitter.ranges.length(s) or 0 for s in inner or [loop]])
+    is_long = not is_shared and longest > LANES
+    if (is_long and (inner or _stays_rolled(loop, longest))) or _writes_table(emitter, loop):
+        return emitter.asm.loop_mark(ROLLED)
+    return emitter.asm.loop_mark(WHOLLY_UNROLLED_VECTORS) if is_long else ""
+
+
+def _gains_from_unrolling(emitter: Emitter, loop: For, length: int | None) -> bool:
+    """Whether LLVM should unroll loops of a kernel where it expects a gain, because of this
+    innermost loop: it is short, or LLVM may not vectorize it."""
+    assigns = [s for s in loop.body if isinstance(s, Assign)]
+    if len(assigns) < len(loop.body) or (length is not None and 1 < length <= LANES):
+        return not _writes_table(emitter, loop)
+    if not all(_is_independent(emitter, assign) for assign in assigns):
+        return True
+    written = {a.target.array: a.target for a in assigns if isinstance(a.target, Element)}
+    elements = [n for a in assigns for n in nodes_of(a) if isinstance(n, Element)]
+    return any(e.array in written and not is_same(e, written[e.array]) for e in elements)
+
+
+def _is_independent(emitter: Emitter, assign: Assign) -> bool:
+    """Whether an assignment is to an element, to a variable of one iteration, or accumulates."""
+    target = assign.target
+    is_once = isinstance(target, Element) or target in emitter.ranges.once
+    return is_once or bool(assign.symbol) or accumulated(assign) is not None
+
+
+def _stays_rolled(loop: For, length: int) -> bool:
+    """Whether all vectors of a loop are so much work that LLVM would unroll it only in part, or the
+    loop only writes constants and elements of arrays."""
+    assigns = [s for s in loop.body if isinstance(s, Assign)]
+    if len(assigns) < len(loop.body):
+        return False
+    if all(isinstance(a.value, Element | Literal) and not a.symbol for a in assigns):
+        return all(isinstance(a.target, Element) for a in assigns)
+    work = sum(isinstance(node, Apply | Element) for a in assigns for node in nodes_of(a))
+    return work * length > LANES * UNROLLED_WORK
 
 
 def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:

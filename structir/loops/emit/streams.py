@@ -32,7 +32,7 @@ from structir.loops.program.buffer import (
 )
 from structir.loops.program.expression import cost_of
 from structir.loops.program.kernel_table import dtype_of
-from structir.targets.cpu.assembly import STORED
+from structir.targets.cpu.assembly import STORED, UNROLLED
 from structir.targets.cpu.features import gains_from_prefetching, merges_partial_lines
 
 MUCH = 6.0  # work on an element from which on memory has too few loads without prefetches
@@ -171,7 +171,8 @@ class StreamingLoop:
             last = asm.select(asm.compare("slt", end, high), "i64", end, high)
             for array in reads:
                 lines = str(BLOCK * element_bytes(dtype_of(array)) // LINE)
-                asm.count("0", lines, 1, partial(self._prefetch, array, first))
+                mark = asm.loop_mark(UNROLLED)
+                asm.count("0", lines, 1, partial(self._prefetch, array, first), mark)
             asm.count(first, last, 1, self._body)
 
         length = asm.integer("add", asm.integer("sub", high, near), str(BLOCK - 1))

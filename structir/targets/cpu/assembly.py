@@ -186,7 +186,7 @@ class Assembly:
     def masked_loop(self, is_rolled: bool = False) -> str:
         """Returns the mark of the latch of a loop that LLVM vectorizes with masks; if `is_rolled`,
         LLVM must not unroll it before."""
-        others = ['!"llvm.loop.unroll.disable"'] if is_rolled else []
+        others = [ROLLED] if is_rolled else []
         return self.loop_mark('!"llvm.loop.vectorize.predicate.enable", i1 true', *others)
 
     def loop_mark(self, *properties: str) -> str:
@@ -200,6 +200,7 @@ class Assembly:
         return f", !llvm.loop !{last}"
 
 
+ROLLED, UNROLLED = [f'!"llvm.loop.unroll.{mark}"' for mark in ("disable", "full")]
 TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
 TYPES |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 STORED = {**TYPES, "bool": "i8", "float16": "i16", "bfloat16": "i16"}

@@ -39,6 +39,9 @@ from structir.targets.cpu.objects import (
 translated = lazy_module("structir.targets.cpu.translated")
 
 ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
+ROLLED_LOOPS = (
+    '"rolled-loops"'  # attribute of a kernel whose loops LLVM unrolls only by their marks
+)
 WHOLE = 1  # the optimization level: level 2 gains nothing, level 3 duplicates loops
 functions: Any = ffi.lib
 
@@ -117,14 +120,16 @@ def _data_layout() -> str:
 idle_machines: list[Any] = []
 
 
-def pending_module(module: Any, symbol: str, passes: Any = None) -> PendingCode:
+def pending_module(
+    module: Any, symbol: str, passes: Any = None, loop_unrolling: bool = True
+) -> PendingCode:
     """Returns the compilation of a module that defines a symbol; the passes of kernels are the
-    default."""
+    default. Without `loop_unrolling`, these unroll only loops that are marked."""
     try:
         machine = idle_machines.pop()
     except IndexError:
         machine = machine_for_host()
-    builder = pass_builder(machine, loop_vectorization=True)
+    builder = pass_builder(machine, loop_vectorization=True, loop_unrolling=loop_unrolling)
     passes = passes or builder.getModulePassManager()
     return PendingCode(symbol, module, machine, builder, passes, ffi.OutputString())
 
@@ -288,4 +293,4 @@ def pending_kernel(
     for name in kernel.prepared:
         module.link_in(module_of_bitcode(bitcode_of(name), context))
         module.get_function(name).linkage = "internal"
-    return pending_module(module, symbol)
+    return pending_module(module, symbol, loop_unrolling=ROLLED_LOOPS not in kernel.text)
