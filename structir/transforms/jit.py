@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -300,8 +300,10 @@ def _array(value: Any) -> Any:
         message = f"jit: expected arguments of numbers, found {type(value).__name__}"
         message += f" of dtype {array.dtype}"
         hint = "name arguments that are no arrays in `static_argnums` or `static_argnames`"
-        if array.dtype.kind in "Mmc":
-            hint = "convert it: `x.astype(float)`, or pass `x.real` and `x.imag`"
+        if array.dtype.kind == "c":
+            hint = "pass `x.real` and `x.imag`"
+        elif array.dtype.kind in "Mm":
+            hint = 'pass numbers: `x.astype("int64")`'
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
     return array
 
@@ -334,8 +336,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return functools.partial(jit, **options)
     for name in ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"):
-        value = options.get(name, ())
-        options[name] = (value,) if isinstance(value, int | str) else tuple(value)
+        value = options.get(name) if options.get(name) is not None else ()
+        is_one = isinstance(value, str) or not isinstance(value, Iterable)
+        options[name] = (value,) if is_one else tuple(value)
     return JitFunction(function, **options)
 
 

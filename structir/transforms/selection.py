@@ -30,6 +30,8 @@ def selected(
     keyword = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     keys: set[int | str] = set()
     for number in numbers:
+        if not isinstance(number, int):
+            raise _unknown(f"{option}argnums", "position", number, range(len(positional)))
         index = number + len(positional) if number < 0 else number
         is_rest = index >= len(positional) and inspect.Parameter.VAR_POSITIONAL in kinds
         if not is_rest and not 0 <= index < len(positional):
@@ -46,17 +48,29 @@ def selected(
 
 def _unknown(option: str, kind: str, found: Any, known: Sequence[Any]) -> DiagnosticError:
     message = f"jit: {option}: expected the {kind} of a parameter, found {found!r}"
-    listed = ", ".join(map(repr, known)) or "none: the function has no such parameters"
-    return DiagnosticError(Diagnostic(message, hint=f"use one of {listed}", code="E1109"))
+    listed = ", ".join(map(repr, known))
+    hint = f"use one of {listed}" if listed else f"omit `{option}`: no parameter has a {kind}"
+    return DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
 
 
 def kept_static(value: Any) -> Any:
-    """Returns a static value to compare later ones with: a copy, if it can be changed."""
+    """Returns a static value to compare later ones with: a copy, if it can be changed.
+
+    Raises DiagnosticError if it can neither be hashed nor copied.
+    """
     try:
         hash(value)
     except TypeError:
+        pass
+    else:
+        return value
+    try:
         return deepcopy(value)
-    return value
+    except Exception as error:
+        message = "jit: expected a static value that can be hashed or copied, "
+        message += f"found {type(value).__name__}"
+        hint = "pass a hashable value, such as a tuple instead of a list"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109")) from error
 
 
 def same_static(first: Any, second: Any) -> bool:
@@ -69,8 +83,12 @@ def same_static(first: Any, second: Any) -> bool:
         return list(first) == list(second) and all(
             map(same_static, first.values(), second.values())
         )
-    if isinstance(first, np.ndarray):
-        return first.dtype == second.dtype and bool(np.array_equal(first, second))
     if isinstance(first, float):
         return first.hex() == second.hex()
+    if isinstance(first, np.ndarray | np.generic):
+        if first.dtype != second.dtype or first.shape != second.shape:
+            return False
+        if first.dtype.hasobject:
+            return same_static(first.tolist(), second.tolist())
+        return first.tobytes() == second.tobytes()  # as for floats, NaN is NaN, and -0.0 not 0.0
     return first is second or bool(first == second)

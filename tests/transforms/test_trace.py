@@ -1,5 +1,6 @@
 """Tracing: programs, sizes, specialisation, containers and errors at the user's line."""
 
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -274,6 +275,9 @@ def test_static_arguments_by_position_and_by_name(options: Any) -> None:
         ({"static_argnames": "q"}, "use one of 'x', 'n'"),
         ({"donate_argnums": (0, 5)}, "use one of 0, 1"),
         ({"donate_argnames": "y"}, "use one of 'x', 'n'"),
+        ({"static_argnums": "n"}, "use one of 0, 1"),
+        ({"donate_argnums": 1.0}, "use one of 0, 1"),
+        ({"static_argnames": 1}, "use one of 'x', 'n'"),
     ],
 )
 def test_options_name_parameters(options: Any, hint: str) -> None:
@@ -282,7 +286,15 @@ def test_options_name_parameters(options: Any, hint: str) -> None:
     assert error.value.diagnostics[0].hint == hint
 
 
+def test_an_option_of_a_function_without_parameters() -> None:
+    with pytest.raises(DiagnosticError) as error:
+        structir.jit(lambda: 1, static_argnums=0)
+    hint = error.value.diagnostics[0].hint
+    assert hint == "omit `static_argnums`: no parameter has a position"
+
+
 def test_options_of_functions_with_any_arguments() -> None:
+    assert structir.jit(lambda x: x + 1, static_argnums=None)(ROWS)[1, 2] == 6
     assert structir.jit(lambda x, *n: x * n[1], static_argnums=2)(ROWS, 3, 4)[1, 2] == 20
     assert structir.jit(lambda x, **n: x * n["q"], static_argnames="q")(ROWS, q=3)[1, 2] == 15
     donated = ROWS.copy()
@@ -298,6 +310,29 @@ def test_static_values_are_equal_only_with_their_types_and_their_contents() -> N
         assert scaled(ROWS, factors)[1, 2] == 15
         factors[0] = 5
         assert scaled(ROWS, factors)[1, 2] == 25
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, lambda value: np.full(1, value)])
+def test_static_numbers_are_compared_by_their_bits(kind: Any) -> None:
+    quotient = structir.jit(lambda x, n: x / float(np.ravel(n)[0]), static_argnums=1)
+    results = [float(quotient(ROWS, kind(n))[1, 2]) for n in (0.0, -0.0, np.nan, np.nan)]
+    assert results[:2] == [np.inf, -np.inf] and np.isnan(results[2:]).all()
+    assert len(quotient.specialisations) == 3
+
+
+def test_a_static_value_that_can_neither_be_hashed_nor_copied() -> None:
+    with pytest.raises(DiagnosticError, match="hashed or copied") as error:
+        structir.jit(lambda x, n: x, static_argnums=1)(ROWS, [iter(()), threading.Lock()])
+    assert "a tuple instead of a list" in str(error.value.diagnostics[0].hint)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [(1j, "x.imag"), (np.datetime64("2020-01-01"), 'x.astype("int64")')]
+)
+def test_numbers_of_other_kinds(value: Any, hint: str) -> None:
+    with pytest.raises(DiagnosticError, match="expected arguments of numbers") as error:
+        structir.jit(lambda x: x)(value)
+    assert hint in str(error.value.diagnostics[0].hint)
 
 
 def test_large_ints_are_an_error() -> None:
