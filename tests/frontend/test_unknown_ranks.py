@@ -360,12 +360,24 @@ def test_sparse_initializers_have_no_shape_and_no_other_value() -> None:
         ),
         ({"X": np.ones(4, "float32")}, r"expected R.Tensor\(\(n, 4\), .*found R.Tensor\(\(4,\)"),
         ([np.ones((2, 4), "float32")], "expected a dict of arrays by name, found list"),
+        ({"X": [[1], [1, 2]]}, "X: expected an array .*inhomogeneous"),
     ],
 )
 def test_wrong_values_are_errors(values: Any, message: str) -> None:
     with pytest.raises(DiagnosticError, match=message) as error:
         from_onnx(one("Relu", "X", value("X", ["n", 4])), values=values)
     assert error.value.diagnostics[0].hint
+
+
+def test_strings_are_no_values() -> None:
+    declared = value("X", ["n"], TensorProto.STRING)
+    for words in (["a"], np.array(["a"], object)):
+        with pytest.raises(DiagnosticError, match="X: expected numbers, found") as error:
+            from_onnx(one("Identity", "X", declared), values={"X": words})
+        assert error.value.diagnostics[0].hint == "omit `X` in `values`, and pass it in calls"
+    with pytest.raises(DiagnosticError, match="X: expected float32, found <U4") as error:
+        from_onnx(one("Relu", "X", value("X", ["n", 4])), values={"X": "text"})
+    assert "asarray" not in str(error.value.diagnostics[0].hint)
 
 
 def test_declared_outputs_do_not_contradict_given_shapes() -> None:

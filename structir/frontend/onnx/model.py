@@ -88,11 +88,22 @@ def import_model(
     """Returns the module of a model, and the StructInfo of all values of its graphs."""
     loaded = load_model(model, folder, mapped)
     importer = loaded.importer(OnnxImporter, progress, all_branches)
-    if not isinstance(values, Mapping | None):
+    return build_model(importer, loaded, _arrays_of({} if values is None else values), shapes)
+
+
+def _arrays_of(values: Any) -> dict[str, Any]:
+    """Returns the fixed values of inputs as arrays."""
+    edit = '`values={"axes": np.array([1])}`'
+    if not isinstance(values, Mapping):
         message = f"values: expected a dict of arrays by name, found {type(values).__name__}"
-        raise wrong(message, '`values={"axes": np.array([1])}`')
-    fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
-    return build_model(importer, loaded, fixed_inputs, shapes)
+        raise wrong(message, edit)
+    arrays = {}
+    for name, value in values.items():
+        try:
+            arrays[name] = np.asarray(unmasked(value))
+        except ValueError as error:  # lists of different lengths
+            raise wrong(f"values: {name}: expected an array ({error})", edit) from error
+    return arrays
 
 
 @attrs.frozen(eq=False)

@@ -160,16 +160,22 @@ def check_values(
     for name, value in values.items():
         _require_input("values", name, by_name, constants)
         info = info_of_type(by_name[name].type, OnnxSymbols(), name)
-        if not isinstance(info, TensorStructInfo) or info.dtype is None:
+        dtype = info.dtype if isinstance(info, TensorStructInfo) else None
+        is_numeric = value.dtype.kind not in "OSU"
+        if dtype is None and not is_numeric:
+            message = f"values: {name}: expected numbers, found {value.dtype}"
+            raise wrong(message, f"omit `{name}` in `values`, and pass it in calls")
+        if not isinstance(info, TensorStructInfo) or dtype is None:
             continue
-        if str(value.dtype) != info.dtype:
-            edit = f'`values={{"{name}": np.asarray(value, "{info.dtype}")}}`'
-            raise wrong(f"values: {name}: expected {info.dtype}, found {value.dtype}", edit)
+        edit = f'`values={{"{name}": value}}` with a value of {info}'
+        if str(value.dtype) != dtype:
+            if is_numeric:
+                edit = f'`values={{"{name}": np.asarray(value, "{dtype}")}}`'
+            raise wrong(f"values: {name}: expected {dtype}, found {value.dtype}", edit)
         sizes = info.dims if isinstance(info.dims, tuple) else value.shape
         known = zip(sizes, value.shape, strict=False)
         if len(sizes) != value.ndim or any(isinstance(n, int) and n != found for n, found in known):
-            found = TensorStructInfo(value.shape, info.dtype)
-            edit = f'`values={{"{name}": value}}` with a value of {info}'
+            found = TensorStructInfo(value.shape, dtype)
             raise wrong(f"values: {name}: expected {info}, found {found}", edit)
 
 
