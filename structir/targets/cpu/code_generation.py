@@ -39,9 +39,7 @@ from structir.targets.cpu.objects import (
 translated = lazy_module("structir.targets.cpu.translated")
 
 ENTRY = "@kernel"  # placeholder for the symbol in a kernel's LLVM IR
-ROLLED_LOOPS = (
-    '"rolled-loops"'  # attribute of a kernel whose loops LLVM unrolls only by their marks
-)
+ROLLED_LOOPS = '"rolled-loops"'  # attribute of a kernel: LLVM unrolls only loops with a mark
 WHOLE = 1  # the optimization level: level 2 gains nothing, level 3 duplicates loops
 functions: Any = ffi.lib
 
