@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 import structir
-from structir.targets.cpu.assembly import Assembly, rounded_to
-from structir.targets.cpu.features import converts_float16
 
 LINES = (
     *("x * y + z", "z - x * y", "x * y - z * z", "(x + y) * z + x", "R.square(x) + x"),
@@ -22,12 +20,3 @@ def test_each_operation_is_rounded(line: str) -> None:
     x, y, z = np.random.default_rng(0).standard_normal((3, 1000)).astype("float16")
     expected = structir.interpret(module, "main", x, y, z)
     np.testing.assert_array_equal(structir.compile(module)["main"](x, y, z), expected)
-
-
-@pytest.mark.skipif(not converts_float16(), reason="conversions are library functions")
-@pytest.mark.parametrize(("operation", "expected"), [("fmul", "fmul "), ("fadd", "fadd contract ")])
-def test_a_rounded_product_is_not_contracted(operation: str, expected: str) -> None:
-    asm = Assembly("contract ")
-    value = asm.value(f"{operation} contract float %x, %y")
-    rounded_to("float16")(asm, value)
-    assert asm.lines[0] == f"{value} = {expected}float %x, %y"

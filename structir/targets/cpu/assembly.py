@@ -38,20 +38,6 @@ class Assembly:
         self.lines.append(f"%v{self._count} = {instruction}")
         return f"%v{self._count}"
 
-    def round_alone(self, value: str) -> None:
-        """Excludes a product from contraction, if it is one: it is rounded before a sum reads it.
-
-        CPUs with arithmetic of float16 would contract it to a fused multiply-add of float16.
-        """
-        start = f"{value} = fmul {self.flags}"
-        is_instruction = self.flags and value.startswith("%v")
-        for index in range(len(self.lines) - 1, -1, -1) if is_instruction else ():
-            if self.lines[index].startswith(f"{value} = "):
-                if self.lines[index].startswith(start):
-                    operands = self.lines[index].removeprefix(start)
-                    self.lines[index] = f"{value} = fmul {operands}"
-                return
-
     def at_entry(self, instruction: str) -> str:
         """Appends an instruction to the entry block; returns the name of its value."""
         self._count += 1
@@ -327,7 +313,6 @@ def _half_value(asm: Assembly, bits: str) -> str:
 def _half_bits(asm: Assembly, value: str) -> str:
     if not converts_float16():
         return asm.call_prepared("half_bits", "i16", [("float", value)])
-    asm.round_alone(value)
     return asm.value(f"bitcast half {asm.value(f'fptrunc float {value} to half')} to i16")
 
 
