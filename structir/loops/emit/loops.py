@@ -45,6 +45,7 @@ from structir.loops.emit.scalars import is_sure, outer_offset, pointer
 from structir.loops.emit.short_loops import (
     LANES,
     UNROLLED_VECTORS,
+    accumulates,
     gains_from_masks,
     stays_rolled,
     unrolling_of_vectors,
@@ -277,14 +278,18 @@ def _unrolling_mark(emitter: Emitter, loop: For) -> str:
     is_long = not is_shared and longest > LANES
     is_table = _writes_table(emitter, loop)
     if is_long and not inner:
+        if accumulates(loop):  # LLVM adds in another order where it unrolls all of a total
+            return ""
         return emitter.asm.loop_mark(unrolling_of_vectors(loop, longest, is_table))
     return emitter.asm.loop_mark(ROLLED) if is_long or is_table else ""
 
 
 def _gains_from_unrolling(emitter: Emitter, loop: For, length: int | None) -> bool:
     """Whether LLVM should unroll loops of a kernel where it expects a gain, because of this
-    innermost loop: it is short, or LLVM may not vectorize it."""
+    innermost loop: it is short, a total of constant length, or LLVM may not vectorize it."""
     assigns = [s for s in loop.body if isinstance(s, Assign)]
+    if length is not None and accumulates(loop):
+        return True
     if len(assigns) < len(loop.body) or (length is not None and 1 < length <= LANES):
         return not _writes_table(emitter, loop)
     if not all(_is_independent(emitter, assign) for assign in assigns):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from structir.ir.kernel import Apply, Assign, Element, For, Literal, nodes_of
+from structir.ir.kernel import Apply, Assign, Element, For, Literal, accumulated, nodes_of
 from structir.targets.cpu.assembly import ROLLED, UNROLLED
 from structir.targets.cpu.features import cpu_features
 
@@ -48,6 +48,11 @@ def vector_parts(iterations: int) -> list[tuple[int, int]]:
 def stays_rolled(iterations: int) -> bool:
     """Whether LLVM would fully unroll a short loop before it vectorizes it."""
     return LANES // 4 <= iterations <= LANES
+
+
+def accumulates(loop: For) -> bool:
+    """Whether a loop computes a total."""
+    return any(accumulated(s) or (isinstance(s, Assign) and s.symbol) for s in loop.body)
 
 
 def unrolling_of_vectors(loop: For, length: int, is_table: bool = False) -> str:
