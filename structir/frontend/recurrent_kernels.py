@@ -106,7 +106,7 @@ class _Products:
     """Kernel source of products of states and the weights of some gates, in parts."""
 
     cell: RecurrentCell
-    is_together: bool  # whether all read the same packed weights; else those of each gate
+    is_together: bool  # whether parts read the packed weights of all gates, or those of each gate
 
     @property
     def width(self) -> str:
@@ -115,19 +115,25 @@ class _Products:
 
     def of_part(self, left: str, gate: int) -> str:
         """Returns the source for the columns of a part, of all sequences, and one gate."""
-        return self._source(left, "0", "batch", gate, "low", "high - low")
+        return self._source(left, "0", "batch", gate, "low", "high - low", self.is_together)
 
     def of_sequences(self, left: str, gates: range) -> str:
-        """Returns the source for all columns of the sequences of a part."""
-        if self.is_together:
-            return self._source(left, "first", "stop - first", 0, "0", self.width) if gates else ""
-        count = "stop - first"
-        return "".join([self._source(left, "first", count, g, "0", "hidden") for g in gates])
+        """Returns the source for all columns of the sequences of a part: one product, whose panels
+        have one end, if it is of all gates."""
+        if self.cell.products == self.cell.gates:
+            count = "stop - first"
+            return self._source(left, "first", count, 0, "0", self.width, True) if gates else ""
+        return "".join([self._of_gate(left, gate) for gate in gates])
 
-    def _source(self, left: str, row: str, count: str, gate: int, column: str, columns: str) -> str:
+    def _of_gate(self, left: str, gate: int) -> str:
+        return self._source(left, "first", "stop - first", gate, "0", "hidden", False)
+
+    def _source(
+        self, left: str, row: str, count: str, gate: int, column: str, columns: str, together: bool
+    ) -> str:
         start, all_columns = f"{gate} * hidden", "hidden"
         first, column = column, f"{start} + {column}"
-        if self.is_together:
+        if together:
             start, first, all_columns = "0", column, self.width
         out = f"rows.flat[{row} * {self.width} + {column}]"
         places = f"{left}.flat[{row} * hidden], weight.flat[{start}], {out}"

@@ -6,6 +6,7 @@ from itertools import count
 
 import numpy as np
 
+import structir.targets.cpu.prepared  # noqa: F401  registers the functions of C that code calls
 from structir.targets.cpu.code_generation import (
     compile_module,
     module_for_host,

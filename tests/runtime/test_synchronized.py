@@ -19,6 +19,7 @@ from structir.loops.schedule.refusal import ScheduleError
 from structir.runtime.plans import plan
 from structir.runtime.plans.plan import part_of_phases
 from structir.script import R
+from structir.targets.cpu.tiles import few_rows_shapes, paired_shapes, tile_shapes
 
 DIFFUSION = """
 @I.kernel
@@ -140,6 +141,20 @@ def test_threads_share_a_layer_of_one_sequence() -> None:
     executable = structir.compile(module, num_threads=2)
     executable["main"](*arguments(module, 8, 1))
     assert runs_in_parts(executable)
+
+
+@pytest.mark.parametrize("hidden", [200, 256])
+def test_gates_of_sequences_are_one_product(hidden: int) -> None:
+    """Its panels have one end, where few columns are left, and parts share them if they can."""
+    kernel = recurrent_kernel("lstm", "float32", False, hidden=hidden)
+    assert str(kernel).count("T.column_product(") == CELLS["lstm"].gates + 1
+    module = layer("lstm", hidden, False, "float32", True)
+    executable = structir.compile(module, num_threads=1)
+    profile = executable.profile(*arguments(module, 2, 1))
+    packed = {each[1:] for k in profile.kernels for each in k.text.code.panels.values()}  # type: ignore[union-attr]
+    if tile_shapes("float32"):
+        is_one = few_rows_shapes("float32") == paired_shapes("float32")
+        assert len(packed) == (5 if hidden % 32 else 1 if is_one else 2)
 
 
 def test_short_iterations_run_on_one_thread() -> None:

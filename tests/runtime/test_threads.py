@@ -350,3 +350,15 @@ def test_estimates_are_sizes_of_the_caller():
     lines = "for j in range(m):\n    for i in range(low, high):\n        out[i] = x[i] + y[j]"
     assert dims.syms(estimate(lines, n=n, m=m)) == {*dims.syms(n), *dims.syms(m)}
     assert LENGTH not in dims.syms(estimate(lines, n=n, m=m))
+
+
+def test_a_plan_whose_kernels_are_too_short_to_share_starts_no_threads(monkeypatch):
+    started = []
+    monkeypatch.setattr(plan, "pool_of", lambda threads: started.append(threads))
+    x, w = np.ones((200, 200), "float32"), np.ones((200, 3), "float32")
+    expected = structir.interpret(Module, "main", x, w)
+    for least, pools in ((1e12, []), (0, [THREADS])):
+        monkeypatch.setattr(plan, "MIN_SHARED_NANOSECONDS", least)
+        result = structir.compile(Module, num_threads=THREADS)["main"](x, w)
+        np.testing.assert_allclose(result, expected, rtol=1e-4)
+        assert started == pools

@@ -137,7 +137,8 @@ def _column_product(
         def by(layout: str) -> None:
             _product_by_panels(emitter, call, form, places, numbers, offset, layout)
 
-        if packing == "few_rows":
+        pairs = element.array, form, "paired"
+        if packing == "few_rows" and pairs in emitter.panels.values():
             asm.choose(
                 _is_one_pair(emitter, rows, dtype), lambda: by("paired"), lambda: by(packing)
             )
@@ -183,7 +184,7 @@ def _packing_of_phase(emitter: Emitter, call: LibraryCall) -> str:
 
 def _is_one_pair(emitter: Emitter, rows: str, dtype: str) -> str:
     """Whether rows are one tile of two registers, but not one of three, or one row, which several
-    panels are read for. Parts of the columns have such panels in any case."""
+    panels are read for. This is for panels that parts of the columns have in any case."""
     asm, shapes = emitter.asm, (few_rows_shapes(dtype), paired_shapes(dtype))
     most, more = [each[-1].rows[0] for each in shapes]
     is_more = asm.all_of([asm.compare("sgt", rows, str(most)), asm.compare("sle", rows, str(more))])

@@ -42,22 +42,25 @@ from structir.loops.emit.emitter import DIVISIONS, Emitter
 from structir.loops.emit.extremes import NUMBERS, extremes_apart
 from structir.loops.emit.independent import is_short_and_independent
 from structir.loops.emit.scalars import is_sure, outer_offset, pointer
-from structir.loops.emit.short_loops import LANES, gains_from_masks, stays_rolled, vector_parts
+from structir.loops.emit.short_loops import (
+    LANES,
+    UNROLLED_VECTORS,
+    accumulates,
+    gains_from_masks,
+    stays_rolled,
+    unrolling_of_vectors,
+    vector_parts,
+)
 from structir.loops.emit.streams import streaming_loop
 from structir.loops.program.buffer import element_bytes
 from structir.loops.program.kernel_table import dtype_of
 from structir.loops.schedule.accesses import is_same
 from structir.loops.schedule.loop_tree import statements_of
-from structir.targets.cpu.assembly import ROLLED, STORED, UNROLLED, store
+from structir.targets.cpu.assembly import ROLLED, STORED, store
 from structir.targets.cpu.features import cpu_features
 from structir.targets.cpu.unaligned_sums import WHOLE_BYTES
 
 ONE = Literal(1, "int64")
-UNROLLED_WORK = 100  # of all vectors of a loop, in operations, that LLVM unrolls
-# lets LLVM unroll a loop after it is vectorized, though not before
-UNROLLED_VECTORS = '!"llvm.loop.vectorize.followup_vectorized", !{!"llvm.loop.isvectorized", i32 1}'
-
-WHOLLY_UNROLLED_VECTORS = f"{UNROLLED_VECTORS}, !{{{UNROLLED}}}"
 
 
 def emit_loop(emitter: Emitter, loop: For) -> None:
@@ -273,15 +276,20 @@ def _unrolling_mark(emitter: Emitter, loop: For) -> str:
     is_shared = emitter.varying is not None
     longest = max([emitter.ranges.length(s) or 0 for s in inner or [loop]])
     is_long = not is_shared and longest > LANES
-    if (is_long and (inner or _stays_rolled(loop, longest))) or _writes_table(emitter, loop):
-        return emitter.asm.loop_mark(ROLLED)
-    return emitter.asm.loop_mark(WHOLLY_UNROLLED_VECTORS) if is_long else ""
+    is_table = _writes_table(emitter, loop)
+    if is_long and not inner:
+        if accumulates(loop):  # LLVM adds in another order where it unrolls all of a total
+            return ""
+        return emitter.asm.loop_mark(unrolling_of_vectors(loop, longest, is_table))
+    return emitter.asm.loop_mark(ROLLED) if is_long or is_table else ""
 
 
 def _gains_from_unrolling(emitter: Emitter, loop: For, length: int | None) -> bool:
     """Whether LLVM should unroll loops of a kernel where it expects a gain, because of this
-    innermost loop: it is short, or LLVM may not vectorize it."""
+    innermost loop: it is short, a total of constant length, or LLVM may not vectorize it."""
     assigns = [s for s in loop.body if isinstance(s, Assign)]
+    if length is not None and accumulates(loop):
+        return True
     if len(assigns) < len(loop.body) or (length is not None and 1 < length <= LANES):
         return not _writes_table(emitter, loop)
     if not all(_is_independent(emitter, assign) for assign in assigns):
@@ -296,18 +304,6 @@ def _is_independent(emitter: Emitter, assign: Assign) -> bool:
     target = assign.target
     is_once = isinstance(target, Element) or target in emitter.ranges.once
     return is_once or bool(assign.symbol) or accumulated(assign) is not None
-
-
-def _stays_rolled(loop: For, length: int) -> bool:
-    """Whether all vectors of a loop are so much work that LLVM would unroll it only in part, or the
-    loop only writes constants and elements of arrays."""
-    assigns = [s for s in loop.body if isinstance(s, Assign)]
-    if len(assigns) < len(loop.body):
-        return False
-    if all(isinstance(a.value, Element | Literal) and not a.symbol for a in assigns):
-        return all(isinstance(a.target, Element) for a in assigns)
-    work = sum(isinstance(node, Apply | Element) for a in assigns for node in nodes_of(a))
-    return work * length > LANES * UNROLLED_WORK
 
 
 def _check_ends(emitter: Emitter, loop: For, low: str, high: str) -> None:

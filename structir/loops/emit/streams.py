@@ -18,6 +18,7 @@ from structir.ir.kernel import Apply, Assign, Element, For, Kernel, Local, nodes
 from structir.ir.node import Node
 from structir.loops.emit.emitter import Emitter
 from structir.loops.emit.scalars import outer_offset
+from structir.loops.emit.short_loops import LANES, unrolling_of_vectors
 from structir.loops.program.buffer import (
     BEHIND,
     LARGE,
@@ -91,13 +92,16 @@ class StreamingLoop:
         length."""
         emitter, asm = self.emitter, self.emitter.asm
         streams, plain, after = map(asm.label, ("streams", "plain", "after"))
+        length, is_shared = int(high) - int(low), emitter.varying is not None
+        unrolling = unrolling_of_vectors(self.loop, length)
+        marks = ["" if is_shared or length <= LANES else asm.loop_mark(unrolling) for _ in "pn"]
         asm.branch(is_streamed, streams, plain)
         asm.start(plain)
-        asm.count(low, high, 1, self._body)
+        asm.count(low, high, 1, self._body, marks[0])
         asm.jump(after)
         asm.start(streams)
         emitter.streaming |= set(self.targets)
-        asm.count(low, high, 1, self._body)
+        asm.count(low, high, 1, self._body, marks[1])
         emitter.streaming -= set(self.targets)
         asm.jump(after)
         asm.start(after)

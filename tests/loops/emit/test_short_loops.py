@@ -13,7 +13,7 @@ from structir.loops.emit.emitter import Emitter
 from structir.loops.emit.independent import is_short_and_independent
 from structir.loops.emit.scalars import SCALARS
 from structir.loops.emit.short_loops import gains_from_masks
-from structir.targets.cpu.code_generation import module_with_target, pass_builder
+from structir.targets.cpu.code_generation import ROLLED_LOOPS, module_with_target, pass_builder
 from structir.targets.cpu.features import cpu_features
 
 PROGRAM = """
@@ -131,10 +131,35 @@ def test_short_loops_of_several_vectors_are_unrolled(
     assert not re.search(r"addss|\tj[a-z]+\t", code), code
 
 
+@pytest.mark.parametrize("name", ["znver4", "icelake-server", "haswell", "znver3"])
+def test_vectors_of_long_loops_are_unrolled_wholly_or_not_at_all(name: str) -> None:
+    """LLVM unrolled a loop that computes much in part, and one that copies."""
+    much = "(x[j] - y[j]) * x[j] * y[j] + x[j] / y[j]"
+    for value, length in ((much, "384"), ("x[j]", "1024")):
+        kernel = SUM.replace("x[j] + y[j]", value).replace("14", length)
+        assert 1 <= stores(code_for(name, kernel)) <= 4
+    sums = code_for(name, SUM.replace("14", "128"))
+    assert stores(sums) == 128 // (8 if name in ("haswell", "znver3") else 16)
+    assert not re.search(r"\tj[a-z]+\t", sums), sums
+
+
+def test_loops_that_llvm_may_not_vectorize_are_unrolled() -> None:
+    independent, recurrence = "z[j] = x[j] + y[j]", "z[j + 1] = z[j] + y[j]"
+    texts = [llvm_text(SUM.replace("14", n)) for n in ("384", "14")]
+    texts += [llvm_text(SUM.replace("14", "384").replace(independent, recurrence))]
+    assert [ROLLED_LOOPS in text for text in texts] == [True, False, False]
+
+
+def stores(code: str) -> int:
+    """Returns the number of stores of vectors."""
+    return len(re.findall(r"\tvmov[au]p[sd]\t%[yz]mm\d+, ", code))
+
+
 def code_for(name: str, kernel: str) -> str:
     """Returns the machine code of a kernel for a CPU."""
-    parsed, machine = module_with_target(llvm_text(kernel), name, "")
-    builder = pass_builder(machine, loop_vectorization=True)
+    text = llvm_text(kernel)
+    parsed, machine = module_with_target(text, name, "")
+    builder = pass_builder(machine, True, loop_unrolling=ROLLED_LOOPS not in text)
     builder.getModulePassManager().run(parsed, builder)
     return machine.emit_assembly(parsed)  # type: ignore[no-any-return]
 
