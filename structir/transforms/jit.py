@@ -336,9 +336,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return functools.partial(jit, **options)
     for name in ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"):
-        value = options.get(name) if options.get(name) is not None else ()
+        value: Any = options.get(name)
         is_one = isinstance(value, str) or not isinstance(value, Iterable)
-        options[name] = (value,) if is_one else tuple(value)
+        options[name] = () if value is None else (value,) if is_one else tuple(value)
     return JitFunction(function, **options)
 
 

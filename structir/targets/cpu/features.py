@@ -27,8 +27,8 @@ FLOAT16_ARITHMETIC = {"x86_64": "avx512fp16", "aarch64": "fullfp16", "arm64": "f
 
 @cache
 def processor() -> tuple[str, str]:
-    """Returns the name of the CPU, and the features that differ from the defaults of this name.
-    Arithmetic on float16 is none of them."""
+    """Returns the name of the CPU, and the features that differ from the defaults of this name:
+    arithmetic on float16 is always switched off."""
     name, features = os.environ.get(NAME), os.environ.get(FEATURES)
     if name in (None, "", "host"):
         name = llvm.get_host_cpu_name()
