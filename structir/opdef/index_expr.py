@@ -45,6 +45,12 @@ class IndexExtent(IndexExpr):
     name: str
 
 
+def plain_variable(index: IndexExpr | None, size: IndexExpr | None) -> str | None:
+    """Returns the index variable of an axis whose index is a single variable, else None."""
+    is_plain = isinstance(index, IndexVar) and size == IndexExtent(index.name)
+    return index.name if is_plain and isinstance(index, IndexVar) else None
+
+
 @attrs.frozen(repr=False, cache_hash=True)
 class AttributeRef(IndexExpr):
     """The value of an attribute, or an item of it: `padding[0]`."""

@@ -98,10 +98,10 @@ class LoopIndices:
         if entry.loose and size == 1:
             return AccessIndex(0, size)
         index = self._index_or_zero(entry.index)
-        is_plain = entry.loose and entry.index_var is not None
-        if is_plain and dims.equal(size, self.extents[entry.index_var or ""]):
+        variable = index_expr.plain_variable(entry.index, entry.size)
+        if entry.loose and variable and dims.equal(size, self.extents[variable]):
             return AccessIndex(index, size)  # the axis has the full extent: it does not broadcast
-        inside = entry.index_var is not None or entry.loose or self._stays_inside(index, size)
+        inside = bool(variable) or entry.loose or self._stays_inside(index, size)
         return AccessIndex(index, size, inside, entry.loose, entry.whole)
 
     def _index_or_zero(self, expr: IndexExpr) -> Dim | ScalarExpr:

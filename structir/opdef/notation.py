@@ -97,12 +97,6 @@ class AxisIndex:
     starred: str | None = None  # join(*i): an index variable per list member
     listed: bool = False  # a join with an index variable per list member
 
-    @property
-    def index_var(self) -> str | None:
-        """Returns the index variable of an axis whose index is a single variable, else None."""
-        is_plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
-        return self.index.name if is_plain and isinstance(self.index, IndexVar) else None
-
 
 @attrs.frozen(cache_hash=True)
 class OperandAccess:

@@ -10,6 +10,7 @@ from structir.opdef.index_expr import (
     IndexOp,
     IndexVar,
     IntLiteral,
+    plain_variable,
 )
 from structir.opdef.notation import (
     REQUIRED,
@@ -28,6 +29,10 @@ def entry(text, attributes=()):
     )
 
 
+def variable_of(entry):
+    return plain_variable(entry.index, entry.size)
+
+
 def test_matmul_signature_is_parsed():
     signature = parse_index_signature(
         "lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T"
@@ -35,7 +40,7 @@ def test_matmul_signature_is_parsed():
     lhs, rhs = signature.operands
     assert [e.pack for e in lhs.entries] == ["b", None, None]
     assert lhs.entries[0].loose
-    assert [e.index_var for e in rhs.entries] == [None, "k", "j"]
+    assert [variable_of(e) for e in rhs.entries] == [None, "k", "j"]
     assert signature.results[0].dtypes == ("out_dtype", "T")
     assert lhs.text == "lhs[~b, i, k]"
 
@@ -100,7 +105,7 @@ def test_side_conditions_compare_extents_or_indices():
 def test_axis_packs_expand_to_index_variables():
     signature = parse_index_signature("x[n, *s] -> y[n, flat(*s)]")
     x, y = signature.operands[0], signature.results[0]
-    assert [e.index_var for e in desugar(x, {"s": 2}) or ()] == ["n", *pack_index_vars("s", 2)]
+    assert [variable_of(e) for e in desugar(x, {"s": 2}) or ()] == ["n", *pack_index_vars("s", 2)]
     group = (desugar(y, {"s": 2}) or ())[1]
     assert str(group.size) == "(s_0 * s_1)"
     assert str(group.index) == "((s_0 * s_1) + s_1)"
@@ -115,7 +120,7 @@ def test_flattened_index_over_no_axes_has_one_element():
 
 def test_broadcasting_operand_of_lower_rank_has_the_last_axes():
     signature = parse_index_signature("x[~s], y[~s] -> z[~s]")
-    assert [e.index_var for e in desugar(signature.operands[0], {"s": 3}, 1) or ()] == ["s_2"]
+    assert [variable_of(e) for e in desugar(signature.operands[0], {"s": 3}, 1) or ()] == ["s_2"]
 
 
 def test_list_operands_expand_to_one_access_per_member():
@@ -124,7 +129,7 @@ def test_list_operands_expand_to_one_access_per_member():
     )
     assert [a.name for a in signature.operands] == ["xs_0", "xs_1", "xs_2"]
     assert [a.shown for a in signature.operands] == ["xs[0]", "xs[1]", "xs[2]"]
-    assert [a.entries[1].index_var for a in signature.operands] == ["i_0", "i_1", "i_2"]
+    assert [variable_of(a.entries[1]) for a in signature.operands] == ["i_0", "i_1", "i_2"]
     assert signature.results[0].entries[1].join == ("i_0", "i_1", "i_2")
 
 

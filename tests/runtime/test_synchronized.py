@@ -19,7 +19,7 @@ from structir.loops.schedule.refusal import ScheduleError
 from structir.runtime.plans import plan
 from structir.runtime.plans.plan import part_of_phases
 from structir.script import R
-from structir.targets.cpu.tiles import few_rows_shapes, paired_shapes, tile_shapes
+from structir.targets.cpu.tiles import tile_shapes
 
 DIFFUSION = """
 @I.kernel
@@ -153,8 +153,7 @@ def test_gates_of_sequences_are_one_product(hidden: int) -> None:
     profile = executable.profile(*arguments(module, 2, 1))
     packed = {each[1:] for k in profile.kernels for each in k.text.code.panels.values()}  # type: ignore[union-attr]
     if tile_shapes("float32"):
-        is_one = few_rows_shapes("float32") == paired_shapes("float32")
-        assert len(packed) == (5 if hidden % 32 else 1 if is_one else 2)
+        assert len(packed) == (5 if hidden % 32 else 2)
 
 
 def test_short_iterations_run_on_one_thread() -> None:

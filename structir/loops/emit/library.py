@@ -26,6 +26,7 @@ from structir.loops.products.contraction import MatrixForm
 from structir.loops.program.kernel_table import dtype_of
 from structir.targets.cpu.assembly import STORED
 from structir.targets.cpu.layouts import PART_MULTIPLE
+from structir.targets.cpu.packed_layout import panels_of_rows
 from structir.targets.cpu.products import (
     FEW_ORDERED_ROWS,
     WIDEST_PANEL,
@@ -167,13 +168,12 @@ def _packing_of_phase(emitter: Emitter, call: LibraryCall) -> str:
         return ""
     named = dict(zip(LIBRARY[call.fn].integers, call.args[3:], strict=True))
     value = emitter.ranges.value
-    dtype = dtype_of(left.array)
-    if not has_own_products(dtype) or part.high not in emitter.ranges.values:
+    if not has_own_products(dtype_of(left.array)) or part.high not in emitter.ranges.values:
         return ""
     low, high = value(part.low), value(part.high)
     first, columns, all_columns = [value(named[n]) for n in ("first", "columns", "all_columns")]
     if first == 0 and columns == all_columns:
-        return "paired" if few_rows_shapes(dtype) == paired_shapes(dtype) else "few_rows"
+        return "few_rows"
     before = None if first is None or low is None else first - low
     if not isinstance(before, int) or low is None or high is None or columns != high - low:
         return ""
@@ -183,12 +183,13 @@ def _packing_of_phase(emitter: Emitter, call: LibraryCall) -> str:
 
 
 def _is_one_pair(emitter: Emitter, rows: str, dtype: str) -> str:
-    """Whether rows are one tile of two registers, but not one of three, or one row, which several
-    panels are read for. This is for panels that parts of the columns have in any case."""
-    asm, shapes = emitter.asm, (few_rows_shapes(dtype), paired_shapes(dtype))
-    most, more = [each[-1].rows[0] for each in shapes]
+    """Whether rows are one tile of two registers, which reads several panels, or has more rows than
+    one of three. This is for panels that parts of the columns have in any case."""
+    asm, pair = emitter.asm, paired_shapes(dtype)[-1]
+    most, more = few_rows_shapes(dtype)[-1].rows[0], pair.rows[0]
     is_more = asm.all_of([asm.compare("sgt", rows, str(most)), asm.compare("sle", rows, str(more))])
-    return asm.value(f"or i1 {is_more}, {asm.compare('eq', rows, '1')}")
+    are_few = asm.compare("sle", rows, str(max(panels_of_rows(pair))))
+    return asm.value(f"or i1 {is_more}, {are_few}")
 
 
 def _divides_columns(emitter: Emitter, number: str, dtype: str) -> str:

@@ -71,11 +71,11 @@ def _of_each_height(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:
 
 
 def few_rows_shapes(dtype: str) -> tuple[TileShape, ...]:
-    """Returns the shapes of tiles of products that often have few rows; parts of their panels begin
-    at few columns. Without AVX-512, they have three registers per row and up to 4 rows: 8 rows are
-    two tiles with 12 totals each, and a term has fewer loads than in tiles of two registers."""
-    shapes = paired_shapes(dtype)
-    if len(tile_shapes(dtype)) != 2:
+    """Returns the shapes of tiles of products that often have few rows. Without AVX-512, three
+    registers per row and up to 4 rows: 8 rows are two tiles with 12 totals each, and a term has
+    fewer loads than in tiles of two registers. Parts of their panels begin at few columns."""
+    shapes = panel_shapes(dtype)
+    if len(shapes) != 2:
         return shapes
     return (*shapes, attrs.evolve(shapes[-1], vectors=3, rows=(4, 3, 2, 1)))
 
