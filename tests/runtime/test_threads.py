@@ -288,7 +288,8 @@ def main(x: R.Tensor(("n", 64, 56, 56), "float32")):
     (region,) = main._regions["main"]
     bound = region._bound.latest()[0]
     products = 64 * 64 * 9 * 56 * 56
-    assert 0.01 * products < max(bound.works[0]) < 0.05 * products
+    filtered = products * 16 / 36  # by minimal filtering
+    assert 0.01 * filtered < max(bound.works[0]) < 0.05 * products
 
 
 KERNEL = """
