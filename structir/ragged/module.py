@@ -67,15 +67,21 @@ def needs_lowering(module: IRModule, function: Function) -> bool:
 
 def _unchecked(bindings: Sequence[Binding]) -> set[Expr]:
     """Returns the variables of ragged tensors, and of tuples of them, with unchecked rows."""
-    checked, built = set[Expr](), set[Expr]()
+    sources = dict[Expr, Expr]()  # of reshaped tensors
+    checked = dict[Expr, tuple[int, int]]()  # the limits and values that row starts belong to
+    built = set[Expr]()
     for binding in bindings:
         value = binding.value
         name = getattr(value.op, "name", "") if isinstance(value, Call) else ""
         args: Any = value.args if isinstance(value, Call) else ()
-        if name == "ragged.contiguous_rows" or (name == "reshape" and args[0] in checked):
-            checked.add(binding.var)
-        if name == "ragged.from_values" and args[1] not in checked:
-            built.add(binding.var)
+        if name == "reshape":
+            sources[binding.var] = sources.get(args[0], args[0])
+        elif name == "ragged.contiguous_rows":
+            checked[binding.var] = id(sources.get(args[1], args[1])), id(args[2])
+        elif name == "ragged.from_values":
+            values, starts, limits = args[0], *[sources.get(a, a) for a in args[1:]]
+            if checked.get(starts) != (id(limits), id(values)):
+                built.add(binding.var)
     count = -1
     while built and count != len(built):  # a branch is after the binding of its choice
         count = len(built)

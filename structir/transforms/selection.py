@@ -9,9 +9,12 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.lazy import lazy_module
+from structir.tracing.trees import TreeStructure
 
 np = lazy_module("numpy")
 Selected = frozenset[int | str]
+Arguments = tuple[tuple[int | str, Any], ...]  # by position or name
+PLAIN = frozenset({TreeStructure, bool, bytes, int, str})  # equal ones are the same
 
 
 def selected(
@@ -73,22 +76,33 @@ def kept_static(value: Any) -> Any:
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109")) from error
 
 
-def same_static(first: Any, second: Any) -> bool:
-    """Whether two static values have the same program: equal values of one type."""
-    if type(first) is not type(second):
+def same_static(first: Arguments, second: Arguments) -> bool:
+    """Whether the static arguments of two calls, by position or name, have the same program: the
+    values are equal and of one type."""
+    if len(first) != len(second):
         return False
+    for (key, value), (other_key, other) in zip(first, second, strict=True):
+        if key != other_key or not (value is other or _same(value, other)):
+            return False
+    return True
+
+
+def _same(first: Any, second: Any) -> bool:
+    kind = type(first)
+    if kind is not type(second):
+        return False
+    if kind in PLAIN:
+        return bool(first == second)
     if isinstance(first, tuple | list):
-        return len(first) == len(second) and all(map(same_static, first, second))
+        return len(first) == len(second) and all(map(_same, first, second))
     if isinstance(first, dict):
-        return list(first) == list(second) and all(
-            map(same_static, first.values(), second.values())
-        )
+        return list(first) == list(second) and all(map(_same, first.values(), second.values()))
     if isinstance(first, float):
         return first.hex() == second.hex()
     if isinstance(first, np.ndarray | np.generic):
         if first.dtype != second.dtype or first.shape != second.shape:
             return False
         if first.dtype.hasobject:
-            return same_static(first.tolist(), second.tolist())
+            return _same(first.tolist(), second.tolist())
         return first.tobytes() == second.tobytes()  # as for floats, NaN is NaN, and -0.0 not 0.0
     return first is second or bool(first == second)

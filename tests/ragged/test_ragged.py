@@ -832,3 +832,33 @@ class Module:
             else:
                 with pytest.raises(ShapeMismatchError, match="E0731"):
                     run(*args)
+
+
+@pytest.mark.parametrize("part", ("values", "row_starts", "row_limits"))
+@pytest.mark.parametrize(
+    ("values", "limits"),
+    [("v", "other"), ("R.reshape(v, (t // 3, 3))", "l")],
+    ids=["limits", "values"],
+)
+def test_rows_are_checked_with_their_own_limits_and_values(
+    values: str, limits: str, part: str
+) -> None:
+    """`contiguous_rows` checks row starts with other ones."""
+    module = structir.parse(f"""
+@R.function
+def main(
+    v: R.Tensor(("t",), "float32"),
+    s: R.Tensor(("n",), "int64"),
+    l: R.Tensor(("n",), "int64"),
+    other: R.Tensor(("n",), "int64"),
+):
+    t = T.int64()
+    rows = R.ragged.contiguous_rows(s, {limits}, v)
+    x = R.ragged.from_values({values}, rows, l)
+    return R.ragged.{part}(x)
+""")
+    wrong = np.array([5, 50] if limits == "other" else [3, 9])
+    args = np.ones(9, "float32"), np.array([0, 3]), wrong, np.array([3, 9])
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(ShapeMismatchError, match="E0731"):
+            run(*args)

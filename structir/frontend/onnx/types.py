@@ -174,9 +174,9 @@ def check_values(
             raise wrong(f"values: {name}: expected {dtype}, found {value.dtype}", edit)
         sizes = info.dims if isinstance(info.dims, tuple) else value.shape
         known = zip(sizes, value.shape, strict=False)
-        if len(sizes) != value.ndim or any(isinstance(n, int) and n != found for n, found in known):
-            found = TensorStructInfo(value.shape, dtype)
-            raise wrong(f"values: {name}: expected {info}, found {found}", edit)
+        if len(sizes) != value.ndim or any(isinstance(n, int) and n != m for n, m in known):
+            given = TensorStructInfo(value.shape, dtype)
+            raise wrong(f"values: {name}: expected {info}, found {given}", edit)
 
 
 def _require_input(

@@ -45,11 +45,13 @@ from structir.loops.emit.scalars import is_sure, outer_offset, pointer
 from structir.loops.emit.short_loops import (
     LANES,
     UNROLLED_VECTORS,
+    accumulates,
     gains_from_masks,
     stays_rolled,
+    unrolling_of_vectors,
     vector_parts,
 )
-from structir.loops.emit.streams import accumulates, streaming_loop, unrolling_of_vectors
+from structir.loops.emit.streams import streaming_loop
 from structir.loops.program.buffer import element_bytes
 from structir.loops.program.kernel_table import dtype_of
 from structir.loops.schedule.accesses import is_same

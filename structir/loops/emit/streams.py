@@ -1,5 +1,4 @@
-"""Emits loops that fill large results with non-temporal stores; decides which loops of constant
-length LLVM unrolls.
+"""Emits loops that fill large results with non-temporal stores.
 
 Such a loop is emitted twice: up to the first whole cache line as it is, and, where the result is
 large, from there on with stores of whole lines. `loops.buffer` states when they are faster.
@@ -21,15 +20,13 @@ from structir.ir.kernel import (
     Element,
     For,
     Kernel,
-    Literal,
     Local,
-    accumulated,
     nodes_of,
 )
 from structir.ir.node import Node
 from structir.loops.emit.emitter import Emitter
 from structir.loops.emit.scalars import outer_offset
-from structir.loops.emit.short_loops import LANES, UNROLLED_VECTORS
+from structir.loops.emit.short_loops import LANES, unrolling_of_vectors
 from structir.loops.program.buffer import (
     BEHIND,
     LARGE,
@@ -44,11 +41,10 @@ from structir.loops.program.buffer import (
 )
 from structir.loops.program.expression import cost_of
 from structir.loops.program.kernel_table import dtype_of
-from structir.targets.cpu.assembly import ROLLED, STORED, UNROLLED
+from structir.targets.cpu.assembly import STORED, UNROLLED
 from structir.targets.cpu.features import gains_from_prefetching, merges_partial_lines
 
 MUCH = 6.0  # work on an element from which on memory has too few loads without prefetches
-UNROLLED_WORK = 100  # of all vectors of a loop, in operations, that LLVM unrolls
 BLOCK = 128  # elements that are prefetched at once
 AHEAD = 8192  # bytes between a prefetch and the read
 
@@ -104,19 +100,23 @@ class StreamingLoop:
         length."""
         emitter, asm = self.emitter, self.emitter.asm
         streams, plain, after = map(asm.label, ("streams", "plain", "after"))
-        length, is_shared = int(high) - int(low), emitter.varying is not None
-        unrolling = unrolling_of_vectors(self.loop, length)
-        marks = ["" if is_shared or length <= LANES else asm.loop_mark(unrolling) for _ in "pn"]
         asm.branch(is_streamed, streams, plain)
         asm.start(plain)
-        asm.count(low, high, 1, self._body, marks[0])
+        asm.count(low, high, 1, self._body, self._mark(int(high) - int(low)))
         asm.jump(after)
         asm.start(streams)
         emitter.streaming |= set(self.targets)
-        asm.count(low, high, 1, self._body, marks[1])
+        asm.count(low, high, 1, self._body, self._mark(int(high) - int(low)))
         emitter.streaming -= set(self.targets)
         asm.jump(after)
         asm.start(after)
+
+    def _mark(self, length: int) -> str:
+        """Returns the mark of one of two short loops; kernels that share their code have none,
+        since they differ in lengths."""
+        if self.emitter.varying is not None or length <= LANES:
+            return ""
+        return self.emitter.asm.loop_mark(unrolling_of_vectors(self.loop, length))
 
     def _body(self, index: str) -> None:
         self.emitter.set_local(self.loop.variable, index)
@@ -314,28 +314,3 @@ def _work(loop: For) -> float:
     """Returns the work of an iteration, an addition being 1."""
     applied = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Apply)]
     return sum(cost_of(n.fn) for n in applied)
-
-
-def accumulates(loop: For) -> bool:
-    """Whether a loop computes a total."""
-    return any(accumulated(s) or (isinstance(s, Assign) and s.symbol) for s in loop.body)
-
-
-def unrolling_of_vectors(loop: For, length: int, is_table: bool = False) -> str:
-    """Returns the property of a loop of constant length, longer than a vector, by which LLVM
-    unrolls it wholly or not at all once it is vectorized. If LLVM must not unroll it before, an
-    iteration has one vector."""
-    properties = ROLLED if is_table or _stays_rolled(loop, length) else UNROLLED
-    return f"{UNROLLED_VECTORS}, !{{{properties}}}"
-
-
-def _stays_rolled(loop: For, length: int) -> bool:
-    """Whether all vectors of a loop are so much work that LLVM would unroll it only in part, or the
-    loop only writes constants and elements of arrays."""
-    assigns = [s for s in loop.body if isinstance(s, Assign)]
-    if len(assigns) < len(loop.body):
-        return False
-    if all(isinstance(a.value, Element | Literal) and not a.symbol for a in assigns):
-        return all(isinstance(a.target, Element) for a in assigns)
-    work = sum(isinstance(node, Apply | Element) for a in assigns for node in nodes_of(a))
-    return work * length > LANES * UNROLLED_WORK

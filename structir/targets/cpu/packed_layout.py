@@ -356,9 +356,9 @@ def pass_packed_panels(
     panels, size, start = right
     c, c_row, adds = out
     rows, n, terms = sizes
-    column, count = code.cell(0), code.choice(rows.equals(1), MOST_PANELS, 0)
-    for height in list(together)[1:]:
-        count = code.choice(rows.equals(height), together[height], count)
+    column, count = code.cell(0), Word(code, "0")
+    for height, panels_of_height in together.items():
+        count = code.choice(rows.equals(height), panels_of_height, count)
     wide = count * widest
 
     def are_wide() -> Predicate:
